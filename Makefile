@@ -1,0 +1,63 @@
+# `make` alone lists the targets.  Every target that needs the environment makes it first.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+
+VENV := .venv
+PY := $(VENV)/bin/python
+# setup.sh writes this file where Java is installed but Spark would not find it by itself (Homebrew does that).
+WITH_JAVA = if [ -s $(VENV)/java_home ]; then export JAVA_HOME="$$(cat $(VENV)/java_home)"; fi;
+
+# Workers of the test run.  All Spark tests go to one of them, so that there is one JVM.
+JOBS ?= 2
+# Long statistical tests run where CI=true.
+CI ?=
+SLOW = $(if $(filter true 1,$(CI)),,-m "not slow")
+HYPOTHESIS_PROFILE ?= $(if $(filter true 1,$(CI)),ci,dev)
+# More arguments for pytest:  make test ARGS="tests/theta -k ties"
+ARGS ?=
+
+BENCHMARKS = $(sort $(wildcard benchmarks/*.py))
+EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
+
+.PHONY: help setup setup-quiet demo test lint types bench experiments requirements clean
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1|/' | \
+		while IFS='|' read -r name what; do printf '%-14s %s\n' "$$name" "$$what"; done
+
+setup:  ## make .venv with the pinned packages, and install Java 17+ where it is missing
+	@scripts/setup.sh
+
+setup-quiet:
+	@scripts/setup.sh --quiet
+
+demo: setup-quiet  ## every kind of join on small real data, in a few minutes
+	@$(WITH_JAVA) $(PY) -m dovetail demo
+
+test: setup-quiet  ## all tests and docstring examples; CI=true adds the slow ones; ARGS= goes to pytest
+	@$(WITH_JAVA) $(PY) -m pytest -n $(JOBS) --dist loadgroup --hypothesis-profile=$(HYPOTHESIS_PROFILE) $(SLOW) $(ARGS)
+
+lint: setup-quiet  ## ruff: rules and format
+	@$(PY) -m ruff check .
+	@$(PY) -m ruff format --check .
+
+types: setup-quiet  ## mypy, strict, on src
+	@$(PY) -m mypy
+
+bench: setup-quiet  ## run every benchmarks/*.py; BENCHMARKS=benchmarks/state.py runs one
+	@$(WITH_JAVA) for file in $(BENCHMARKS); do echo "== $$file"; $(PY) "$$file" || exit 1; done
+
+experiments: setup-quiet  ## run every experiments/*/run.py: the papers' figures and tables again
+	@$(WITH_JAVA) for file in $(EXPERIMENTS); do echo "== $$file"; $(PY) "$$file" || exit 1; done
+
+# --no-config and the empty environment keep this machine's indexes and paths out of the file.
+requirements: setup-quiet  ## pin again: pyproject.toml -> requirements.txt, newest versions that fit
+	@env -i HOME="$$HOME" PATH="$$PATH" UV_SYSTEM_CERTS=1 UV_CUSTOM_COMPILE_COMMAND="make requirements" \
+		$(PY) -m uv pip compile --quiet --no-config --upgrade --universal --python-version 3.11 --all-extras \
+		pyproject.toml --output-file requirements.txt
+	@! grep -nE '://|--(index|extra|find)|$(CURDIR)' requirements.txt
+	@echo "requirements.txt: $$(grep -c '==' requirements.txt) pinned packages"
+
+clean:  ## remove .venv and everything that tools leave behind
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,80 @@
+"""What all tests and docstring examples share: one Spark session per process, Hypothesis profiles, the `spark` mark."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+# Deadlines are off: the first example of a property compiles the kernel, and takes seconds where the
+# others take microseconds.  print_blob gives a failure that can be replayed with @reproduce_failure.
+settings.register_profile(
+    "dev",
+    max_examples=50,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.register_profile(
+    "ci",
+    max_examples=500,
+    deadline=None,
+    print_blob=True,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
+
+
+def _is_spark_example(item: pytest.Item) -> bool:
+    """Tell whether an item is a docstring example that needs a JVM: it asks for a session or uses one."""
+    example = getattr(item, "dtest", None)
+    return example is not None and any(
+        "session(" in step.source or "spark." in step.source for step in example.examples
+    )
+
+
+# First, so that -m "not spark" and xdist's grouping see the marks.
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark what needs a JVM, and run the examples among them last."""
+    # Examples that call session() come last and get the session of the `spark` fixture, which would
+    # otherwise meet theirs.
+    items.sort(key=_is_spark_example)
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) or _is_spark_example(item):
+            item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("spark"):
+            # One worker for all of them: a second JVM would cost more than it gains.
+            item.add_marker(pytest.mark.xdist_group("spark"))
+
+
+@pytest.fixture(scope="session")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+    """A Spark session on two cores, started once per process."""
+    # Here and not above: tests without Spark must run where PySpark cannot.
+    from dovetail.spark.session import session
+
+    warehouse = tmp_path_factory.mktemp("warehouse")
+    started = session(
+        "dovetail-tests",
+        master="local[2]",
+        memory="2g",
+        conf={
+            "spark.sql.warehouse.dir": warehouse.as_uri(),
+            "spark.sql.shuffle.partitions": 4,
+            "spark.ui.showConsoleProgress": False,
+        },
+    )
+    yield started
+    started.stop()
+
+
+@pytest.fixture(autouse=True)
+def _names_of_examples(request: pytest.FixtureRequest, doctest_namespace: dict[str, object]) -> None:
+    """Give `spark` and `dt` to the docstring examples that need a JVM."""
+    if _is_spark_example(request.node):
+        import dovetail
+
+        doctest_namespace.update(dt=dovetail, spark=request.getfixturevalue("spark"))

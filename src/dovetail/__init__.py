@@ -1,0 +1,50 @@
+"""Dovetail: the joins Apache Spark lacks.
+
+Importing this package does not import PySpark; the first call that needs it does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.api import explain, theta_join
+from dovetail.errors import (
+    ArgumentError,
+    DovetailError,
+    PredicateError,
+    SetupError,
+    UnboundedJoinError,
+    UnknownNameError,
+    UnsupportedTypeError,
+)
+
+if TYPE_CHECKING:
+    from dovetail.spark.metrics import metrics
+    from dovetail.spark.session import session
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "ArgumentError",
+    "DovetailError",
+    "PredicateError",
+    "SetupError",
+    "UnboundedJoinError",
+    "UnknownNameError",
+    "UnsupportedTypeError",
+    "explain",
+    "metrics",
+    "session",
+    "theta_join",
+]
+
+_LAZY = {"metrics": "dovetail.spark.metrics", "session": "dovetail.spark.session"}
+
+
+def __getattr__(name: str) -> object:
+    """Names whose modules import PySpark, loaded when first asked for."""
+    if name in _LAZY:
+        import importlib
+
+        return getattr(importlib.import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'dovetail' has no attribute {name!r}")

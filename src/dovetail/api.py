@@ -1,0 +1,127 @@
+"""The functions a user calls: arguments -> checked spec -> plan -> frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from dovetail.errors import ArgumentError
+from dovetail.families.theta.spec import Algorithm, How, Options
+from dovetail.plan import plan_theta
+from dovetail.predicates import parse
+from dovetail.windows import TimeWindow, tumbling
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def theta_join(
+    inputs: Mapping[str, DataFrame],
+    *,
+    on: str,
+    how: How = "inner",
+    window: int | str | timedelta | None = None,
+    time: str | None = None,
+    algorithm: Algorithm = "auto",
+    partitions: int | None = None,
+    broadcast: str | None = None,
+    sample: bool = True,
+    prefilter: bool = True,
+    amalgamate: bool = True,
+) -> DataFrame:
+    """Join on inequalities, bands and equalities, two inputs or a chain of them.
+
+    Parameters
+    ----------
+    inputs
+        A mapping from an alias to a DataFrame.  All static gives a static result.  Streams need a `window`, except
+        one stream beside one static input.
+    on
+        The condition in Spark SQL over ``alias.column``.  Its conjuncts ``=``, ``<``, ``<=``, ``>``, ``>=``,
+        ``BETWEEN``, ``ABS(a - b) <= e`` and ``a - b <= c`` between two inputs find the pairs; at least one must
+        connect every input.  Spark evaluates any other conjunct on the pairs found.
+    how
+        ``inner``, and for two inputs ``left``, ``right``, ``full``, ``semi`` or ``anti``, as in Spark.
+    window
+        Rows join only within the same window: a number of rows (the k-th window of each input joins), or a length
+        of time (tumbling windows on the column `time`).
+    time
+        The event-time column of all inputs, for a window of time.
+    algorithm
+        ``auto``, or one of the published partitionings: ``prefap``, ``ftj``, ``cfs``, ``obt``, ``rbm``.
+    partitions
+        For ``auto`` the number of shuffle partitions (default: the session's); for the others the paper's p
+        (default: 10).
+    broadcast
+        The alias of an input small enough to be sent to every task whole, which saves the shuffle.
+    sample
+        Whether a sample of both inputs, read within the same action, may decide where rows go.  Without it rows are
+        placed blindly, which suits small inputs and inputs that are dear to compute twice.
+    prefilter, amalgamate
+        Switches of ``prefap``, for ablation.
+
+    Returns
+    -------
+    A lazy DataFrame with one struct column per alias (the left one only for ``semi`` and ``anti``).
+
+    Notes
+    -----
+    A NULL in a compared expression matches nothing.  NaN equals itself and is larger than every other number, and
+    ``-0.0`` equals ``0.0``, as everywhere in Spark.  Differences of integers do not overflow.
+
+    Examples
+    --------
+    >>> phones = spark.createDataFrame([("P1", 900), ("P2", 500)], "name string, price int")
+    >>> laptops = spark.createDataFrame([("L1", 800), ("L2", 400), ("L3", None)], "name string, price int")
+    >>> pairs = dt.theta_join({"phone": phones, "laptop": laptops}, on="phone.price > laptop.price")
+    >>> pairs.select("phone.name", "laptop.name").orderBy("phone.name", "laptop.name").show()
+    +----+----+
+    |name|name|
+    +----+----+
+    |  P1|  L1|
+    |  P1|  L2|
+    |  P2|  L2|
+    +----+----+
+    <BLANKLINE>
+    """
+    from dovetail.spark.frames import check_inputs
+    from dovetail.spark.theta import theta_facts, theta_frame
+    from dovetail.spark.windowed import check_time, window_frame
+
+    frames = check_inputs(inputs)
+    options = Options(how, algorithm, partitions, prefilter, amalgamate)
+    if not isinstance(sample, bool):
+        raise ArgumentError(f"sample={sample!r}", accepted="True or False")
+    bounds = tumbling(window, time)
+    predicate = parse(on, {alias: frame.columns for alias, frame in frames.items()})
+    if isinstance(bounds, TimeWindow):
+        check_time(frames, bounds)
+    facts = theta_facts(frames, predicate)
+    plan = plan_theta(tuple(frames), predicate, facts, options, window=bounds, broadcast=broadcast, sample=sample)
+    return window_frame(frames, plan) if plan.mode == "window" else theta_frame(frames, plan)
+
+
+def explain(frame: DataFrame) -> None:
+    """Print what a join will do and why.  Starts no job.
+
+    Parameters
+    ----------
+    frame
+        The DataFrame that a join returned.
+
+    Examples
+    --------
+    >>> r, s = spark.range(100), spark.range(50)
+    >>> dt.explain(dt.theta_join({"R": r, "S": s}, on="ABS(R.id - S.id) <= 3", partitions=4))
+    theta join, batch, how='inner'
+      inputs      R, S
+      join        R with S
+        where     ABS(R.id - S.id) <= 3
+        sides     R gives points, S gives a range of R.id
+        kernel    range: sorted points, one run for each box; cost follows rows + results
+        routing   cells cut at quantiles of a 1/64 sample of both sides, read within the same action; 4 shuffle partitions of packed segments
+    """  # noqa: E501
+    from dovetail.spark.metrics import handle_of
+
+    print(handle_of(frame, "explain").plan)

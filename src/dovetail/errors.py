@@ -1,0 +1,105 @@
+"""The exceptions a user meets, and the wording they share.
+
+Every message has the same three parts, in this order: what was given, what is accepted, a hint.  The
+classes also derive from the built-in that a Python programmer would expect (``ValueError``, ``LookupError``,
+``TypeError``), so code that knows nothing of Dovetail can still catch them sensibly.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class DovetailError(Exception):
+    """Base of every error that Dovetail raises on purpose."""
+
+    def __init__(self, given: str, *, accepted: str | None = None, hint: str | None = None) -> None:
+        self.given = given
+        self.accepted = accepted
+        self.hint = hint
+        lines = [given]
+        if accepted:
+            lines.append(f"  accepted: {accepted}")
+        if hint:
+            lines.append(f"  hint: {hint}")
+        super().__init__("\n".join(lines))
+
+    def __str__(self) -> str:
+        # LookupError and friends would otherwise show the repr of the message.
+        return str(self.args[0])
+
+
+class ArgumentError(DovetailError, ValueError):
+    """An argument has a value that the function does not take."""
+
+
+class PredicateError(DovetailError, ValueError):
+    """A join condition cannot be read, or can be read in two ways."""
+
+
+class UnknownNameError(DovetailError, LookupError):
+    """An alias or a column that no input has."""
+
+
+class UnsupportedTypeError(DovetailError, TypeError):
+    """A column type that the operation cannot order, compare or carry."""
+
+
+class UnboundedJoinError(DovetailError, ValueError):
+    """A join whose state or output would grow without end."""
+
+
+class SetupError(DovetailError, RuntimeError):
+    """The machine lacks something that Dovetail needs, such as Java."""
+
+
+def listing(names: Iterable[str], limit: int = 20) -> str:
+    """Names in a stable order, cut after `limit` so that a wide table does not bury the message."""
+    ordered = sorted(names)
+    shown = ", ".join(ordered[:limit]) or "(none)"
+    return shown if len(ordered) <= limit else f"{shown}, and {len(ordered) - limit} more"
+
+
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """A hint that names the nearest spelling, or None where nothing is near."""
+    folded = {candidate.casefold(): candidate for candidate in names}
+    found = difflib.get_close_matches(name.casefold(), folded, n=1)
+    return f"did you mean {folded[found[0]]!r}?" if found else None
+
+
+def unknown_alias(alias: str, aliases: Iterable[str], *, where: str) -> UnknownNameError:
+    """The error for an alias that is not among the inputs."""
+    known = list(aliases)
+    return UnknownNameError(
+        f"{where} names the input {alias!r}, which is not among the inputs",
+        accepted=f"one of the aliases {listing(known)}",
+        hint=closest(alias, known),
+    )
+
+
+def unknown_column(column: str, alias: str, columns: Iterable[str], *, where: str) -> UnknownNameError:
+    """The error for a column that an input does not have."""
+    known = list(columns)
+    return UnknownNameError(
+        f"{where} names the column {alias}.{column}, which {alias!r} does not have",
+        accepted=f"one of its columns {listing(known)}",
+        hint=closest(column, known),
+    )
+
+
+def choice(argument: str, value: object, words: Iterable[str]) -> ArgumentError:
+    """The error for a word that is not among the words an argument takes."""
+    known = list(words)
+    return ArgumentError(
+        f"{argument}={value!r} is not a choice",
+        accepted=", ".join(repr(word) for word in known),
+        hint=closest(value, known) if isinstance(value, str) else None,
+    )
+
+
+def at_position(text: str, line: int, column: int) -> str:
+    """The line of `text` with a caret under the 1-based `column`."""
+    rows = text.splitlines() or [""]
+    row = rows[min(line, len(rows)) - 1]
+    return f"    {row}\n    {' ' * (max(column, 1) - 1)}^"

@@ -1,0 +1,1 @@
+"""Theta joins: inequalities, bands and equalities, after Prefap and beyond it."""

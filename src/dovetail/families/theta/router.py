@@ -1,0 +1,306 @@
+"""Where rows go: cells that follow the data, so that every pair that may match meets in exactly one of them.
+
+Rows are ordered by (hash of the equality keys, coordinate on one axis, hash of the row), and cells are
+consecutive ranges of that order, cut at quantiles of a sample of both sides.  A point goes to the one cell
+that holds it; a box goes to every cell its range touches.  Three things follow from the order alone:
+
+* without equality keys the hash is constant and cells are ranges of values; with them, light keys share a
+  cell and a heavy key is cut by value;
+* a value too frequent for one cell is cut by the hash of its rows, and its boxes go to all its cells;
+* a box is copied into a further cell only where that cell lies inside its range, that is, where all of the
+  cell's points match on this axis: copies cost no more than the output they lead to.
+
+Interval overlap has a second way.  Both sides are intervals there, both are copied into the cells they touch,
+and the cell that holds the later of two starts owns the pair.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dovetail import placement
+from dovetail.codes import HIGHEST, LOWEST, Codes
+from dovetail.compiling import njit
+from dovetail.families.theta.encode import Keys, routing_boxes, routing_points
+from dovetail.families.theta.kernel import Index
+from dovetail.families.theta.spec import Step
+from dovetail.segments import pack, unpack
+
+Mode = Literal["axis", "overlap", "spread"]
+
+CELL_ROWS = 400_000
+"""Rows of both sides that a cell should hold: their keys then sort within a core's cache."""
+
+
+class Bounds(NamedTuple):
+    """Where cells begin, from the second on: three columns that compare as one."""
+
+    hash: Index
+    value: Index
+    tie: Index
+
+
+@dataclass(frozen=True)
+class Sample:
+    """A weighted sample of one side: hashes of its equality keys and its codes on every axis.
+
+    For points, `low` and `high` are the same array.  `rows` estimates how many rows the side has.
+    """
+
+    hash: Index
+    low: Codes
+    high: Codes
+    rows: float
+
+
+@dataclass(frozen=True)
+class Routing:
+    """How to place rows.  Holds for both sides and for every task of a join.
+
+    `owner` tells the kernel that cells share rows and a pair belongs to the cell of its later start.
+    """
+
+    mode: Mode
+    axes: tuple[int, ...]
+    bounds: Bounds
+    numbers: npt.NDArray[np.int32]
+    cost: npt.NDArray[np.float64]
+
+    @property
+    def cells(self) -> int:
+        """How many cells there are."""
+        return int(self.numbers.size)
+
+    @property
+    def owner(self) -> bool:
+        """Whether a pair can meet in several cells, so that only the one that owns it may give it."""
+        return self.mode == "overlap"
+
+    @property
+    def splits_values(self) -> bool:
+        """Whether some value is cut by the hash of its rows."""
+        return bool((self.bounds.tie != LOWEST).any())
+
+    def points(self, step: Step, hashes: Index, keys: Keys, ties: Index) -> tuple[Index, Index]:
+        """(row, cell) for each place of each point."""
+        if self.mode == "spread":
+            return np.arange(hashes.size), ties.view(np.uint64).astype(np.int64) % self.cells
+        start = routing_points(step.axes[self.axes[0]], keys) if self.axes else np.zeros_like(hashes)
+        first = _cells(self.bounds, hashes, start, ties)
+        if self.mode == "axis":
+            return np.arange(hashes.size), first
+        end = routing_points(step.axes[self.axes[1]], keys)
+        last = _cells(self.bounds, hashes, np.maximum(start, end), np.full(hashes.size, HIGHEST))
+        return _spans(first, last)
+
+    def boxes(self, step: Step, hashes: Index, keys: Keys) -> tuple[Index, Index]:
+        """(row, cell) for each place of each box."""
+        if self.mode == "spread":
+            everywhere = np.full(hashes.size, self.cells - 1)
+            return _spans(np.zeros_like(everywhere), everywhere)
+        if not self.axes:
+            low, high = np.full(hashes.size, LOWEST), np.full(hashes.size, HIGHEST)
+        elif self.mode == "axis":
+            low, high = routing_boxes(step.axes[self.axes[0]], keys)
+        else:
+            _, high = routing_boxes(step.axes[self.axes[0]], keys)
+            low, _ = routing_boxes(step.axes[self.axes[1]], keys)
+            high = np.maximum(low, high)
+        first = _cells(self.bounds, hashes, low, np.full(hashes.size, LOWEST))
+        last = _cells(self.bounds, hashes, high, np.full(hashes.size, HIGHEST))
+        return _spans(first, last)
+
+    def starts_here(self, cell: int, hashes: Index, starts: Codes) -> npt.NDArray[np.bool_]:
+        """Which intervals of an overlap join start in `cell`; the others reach into it from before."""
+        here: npt.NDArray[np.bool_] = _cells(self.bounds, hashes, starts, np.full(hashes.size, LOWEST)) == cell
+        return here
+
+    def to_buffer(self) -> pa.Buffer:
+        """The routing as bytes, for its way to the workers."""
+        head = {"mode": self.mode, "axes": self.axes, "bounds": self.bounds.hash.size}
+        # A batch has columns of one length; spread cells have no bounds at all.
+        padded = [np.append(column, np.full(self.cells - column.size, LOWEST)) for column in self.bounds]
+        columns = {
+            "hash": padded[0],
+            "value": padded[1],
+            "tie": padded[2],
+            "number": self.numbers,
+            "cost": self.cost,
+        }
+        batch = pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
+        return pack(batch.replace_schema_metadata({"routing": json.dumps(head)}))
+
+    @classmethod
+    def from_buffer(cls, buffer: pa.Buffer | bytes) -> Routing:
+        """The inverse of :meth:`to_buffer`."""
+        batch = unpack(buffer)
+        head = json.loads(batch.schema.metadata[b"routing"])
+        hashes, value, tie, number, cost = (column.to_numpy() for column in batch.columns)
+        size = head["bounds"]
+        bounds = Bounds(hashes[:size], value[:size], tie[:size])
+        return cls(head["mode"], tuple(head["axes"]), bounds, number, cost)
+
+
+def without_sample(step: Step, partitions: int) -> Routing:
+    """A routing that knows nothing of the data: even slices of the key's hash, or points dealt at random."""
+    numbers = placement.cell_numbers(np.arange(partitions), partitions)
+    cost = np.ones(partitions)
+    empty = np.empty(0, dtype=np.int64)
+    if not step.equalities:
+        return Routing("spread", (), Bounds(empty, empty, empty), numbers, cost)
+    cuts = np.array([LOWEST + (c * (1 << 64)) // partitions for c in range(1, partitions)], dtype=np.int64)
+    floor = np.full(cuts.size, LOWEST)
+    return Routing("axis", (), Bounds(cuts, floor, floor), numbers, cost)
+
+
+def fit(step: Step, points: Sample, boxes: Sample, *, partitions: int, may_copy_points: bool) -> Routing:
+    """The cheapest routing for what the samples show.
+
+    `may_copy_points` allows the overlap mode, which is wrong where an unmatched point must be reported once.
+    """
+    cells = max(partitions, int(np.ceil((points.rows + boxes.rows) / CELL_ROWS)))
+    candidates: list[tuple[Mode, tuple[int, ...]]] = [("axis", (d,)) for d in range(len(step.axes))]
+    if not candidates:
+        candidates = [("axis", ())]
+    if may_copy_points:
+        candidates += [("overlap", pair) for pair in overlap_axes(step)]
+    return min(
+        (_fitted(mode, axes, points, boxes, cells, partitions) for mode, axes in candidates),
+        key=lambda routing: float(routing.cost.sum()),
+    )
+
+
+def overlap_axes(step: Step) -> list[tuple[int, int]]:
+    """Pairs of axes (start, end) that make both sides intervals: starts bounded above, ends bounded below."""
+    upper = [d for d, axis in enumerate(step.axes) if axis.low is None]
+    lower = [d for d, axis in enumerate(step.axes) if axis.high is None]
+    same = [(s, e) for s in upper for e in lower if step.axes[s].kind == step.axes[e].kind != "rank"]
+    return [
+        (s, e) for s, e in same
+        if step.point_keys[step.axes[s].point].ddl == step.point_keys[step.axes[e].point].ddl
+    ]  # fmt: skip
+
+
+def _fitted(mode: Mode, axes: tuple[int, ...], points: Sample, boxes: Sample, cells: int, partitions: int) -> Routing:
+    point_start, point_end = _interval(mode, axes, points, of_points=True)
+    box_start, box_end = _interval(mode, axes, boxes, of_points=False)
+    anchor = np.where(box_start == LOWEST, box_end, box_start)
+    # Sampled points get evenly spread ties, so that a frequent value shows where it can be cut.
+    ties = np.random.default_rng(0).integers(LOWEST, HIGHEST, points.hash.size)
+    bounds = _quantiles(
+        np.concatenate([points.hash, boxes.hash]),
+        np.concatenate([point_start, anchor]),
+        np.concatenate([ties, np.full(boxes.hash.size, LOWEST)]),
+        np.concatenate([_weights(points), _weights(boxes)]),
+        cells,
+    )
+    count = bounds.hash.size + 1
+    lowest, highest = np.full(boxes.hash.size, LOWEST), np.full(boxes.hash.size, HIGHEST)
+    first = _cells(bounds, points.hash, point_start, ties)
+    last = first if mode == "axis" else _cells(bounds, points.hash, point_end, np.full(ties.size, HIGHEST))
+    box_first = _cells(bounds, boxes.hash, box_start, lowest)
+    box_last = _cells(bounds, boxes.hash, box_end, highest)
+    left = _loads(first, last, _weights(points), count)
+    right = _loads(box_first, box_last, _weights(boxes), count)
+    # A cell costs its rows, and its output where the sample can tell: a cell inside a box matches wholly on
+    # this axis.
+    around = _loads(box_first + 1, box_last - 1, _weights(boxes), count)
+    whole = around * _loads(first, first, _weights(points), count)
+    cost = left + right + 0.5 * whole
+    numbers = placement.cell_numbers(placement.balance(cost, partitions), partitions)
+    return Routing(mode, axes, bounds, numbers, cost)
+
+
+def _interval(mode: Mode, axes: tuple[int, ...], sample: Sample, *, of_points: bool) -> tuple[Codes, Codes]:
+    if not axes:
+        size = sample.hash.size
+        return (np.zeros(size, dtype=np.int64),) * 2 if of_points else (np.full(size, LOWEST), np.full(size, HIGHEST))
+    if mode == "axis":
+        return sample.low[axes[0]], sample.high[axes[0]]
+    start, end = (axes[0], axes[1]) if of_points else (axes[1], axes[0])
+    return sample.low[start], np.maximum(sample.low[start], sample.high[end])
+
+
+def _weights(sample: Sample) -> npt.NDArray[np.float64]:
+    size = sample.hash.size
+    return np.full(size, sample.rows / size if size else 0.0)
+
+
+def _quantiles(hashes: Index, values: Codes, ties: Index, weights: npt.NDArray[np.float64], cells: int) -> Bounds:
+    order = np.lexsort((ties, values, hashes))
+    if order.size == 0 or cells <= 1:
+        empty = np.empty(0, dtype=np.int64)
+        return Bounds(empty, empty, empty)
+    total = np.cumsum(weights[order])
+    cuts = order[np.searchsorted(total, total[-1] * np.arange(1, cells) / cells)]
+    h, v, t = hashes[cuts], values[cuts], ties[cuts]
+    # A cut inside a value matters only if the value fills whole cells; else it would copy boxes for nothing.
+    repeated = np.zeros(cuts.size, dtype=np.bool_)
+    same = (h[1:] == h[:-1]) & (v[1:] == v[:-1])
+    repeated[1:] |= same
+    repeated[:-1] |= same
+    t = np.where(repeated, t, LOWEST)
+    distinct = np.ones(cuts.size, dtype=np.bool_)
+    distinct[1:] = ~(same & (t[1:] == t[:-1]))
+    return Bounds(h[distinct], v[distinct], t[distinct])
+
+
+def _loads(first: Index, last: Index, weights: npt.NDArray[np.float64], cells: int) -> npt.NDArray[np.float64]:
+    """Total weight in each cell of rows that lie in all cells from first to last."""
+    sane = first <= last
+    change = np.zeros(cells + 1)
+    np.add.at(change, first[sane], weights[sane])
+    np.subtract.at(change, last[sane] + 1, weights[sane])
+    return np.cumsum(change)[:cells].clip(min=0.0)
+
+
+@njit
+def _locate(
+    bh: Index, bv: Index, bt: Index, hashes: Index, values: Codes, ties: Index
+) -> Index:  # pragma: no cover - compiled
+    out = np.empty(hashes.size, dtype=np.int64)
+    for k in range(hashes.size):
+        h, v, t = hashes[k], values[k], ties[k]
+        low, high = 0, bh.size
+        while low < high:
+            middle = (low + high) // 2
+            if bh[middle] != h:
+                before = bh[middle] < h
+            elif bv[middle] != v:
+                before = bv[middle] < v
+            else:
+                before = bt[middle] <= t
+            if before:
+                low = middle + 1
+            else:
+                high = middle
+        out[k] = low
+    return out
+
+
+def _cells(bounds: Bounds, hashes: Index, values: Codes, ties: Index) -> Index:
+    """The cell of each (hash, value, tie): how many cells begin at or before it."""
+    return _locate(bounds.hash, bounds.value, bounds.tie, hashes, values, ties)
+
+
+@njit
+def _spans(first: Index, last: Index) -> tuple[Index, Index]:  # pragma: no cover - compiled
+    """(row, cell) for every cell from first to last of each row; rows with first > last have none."""
+    total = 0
+    for k in range(first.size):
+        total += max(0, last[k] - first[k] + 1)
+    rows = np.empty(total, dtype=np.int64)
+    cells = np.empty(total, dtype=np.int64)
+    at = 0
+    for k in range(first.size):
+        for cell in range(first[k], last[k] + 1):
+            rows[at] = k
+            cells[at] = cell
+            at += 1
+    return rows, cells

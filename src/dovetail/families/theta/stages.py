@@ -1,0 +1,300 @@
+"""The stages of a theta join between two shuffles, as functions on Arrow batches.
+
+    sample -> fit                  a little of both sides -> one routing
+    route                          rows -> segments, one for each cell they go to
+    join                           the segments of a cell -> pairs
+    beside                         rows, and the whole of a small other side -> pairs, without a shuffle
+
+Spark calls them; they know nothing of Spark.  A stage is a frozen value, so it travels to a worker as it is.
+The batches that reach `sample` and `route` have the payload first (c0, c1 ...), then the key columns (k0, k1 ...),
+then, where there are equality keys, their hash (h), and in `route` the routing (g), which only the first row of a
+task carries.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dovetail.codes import Codes, order_codes, valid_mask
+from dovetail.families.theta import compiled
+from dovetail.families.theta.compiled import text_hashes
+from dovetail.families.theta.encode import Keys, routing_boxes, routing_points, usable
+from dovetail.families.theta.kernel import Index
+from dovetail.families.theta.papers import PairRouting, end_codes, partition_axis
+from dovetail.families.theta.router import Routing, Sample, fit
+from dovetail.families.theta.spec import Options, Step
+from dovetail.segments import binary_column, blocks, concat, pack, unpack
+
+POINTS, BOXES = 0, 1
+
+SAMPLE_CAP = 1 << 15
+"""Sampled rows that one task passes on; more would not move a quantile."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """A key that need not travel: a payload column, or one of type double moved by a number."""
+
+    column: int
+    shift: float = 0.0
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What all stages of a join know: its condition, its options, and which side they serve."""
+
+    step: Step
+    options: Options
+    payload: tuple[int, int]
+    """Payload columns of the points and of the boxes."""
+    side: int = POINTS
+    sources: tuple[tuple[Source | None, ...], tuple[Source | None, ...]] | None = None
+    """For each key of the points and of the boxes, where in the payload it is; None for keys that travel themselves."""
+
+    @property
+    def copies_points(self) -> bool:
+        """Whether a point may lie in several cells: not where unmatched points are reported."""
+        return self.options.how == "inner"
+
+    def travelling(self, side: int) -> int:
+        """How many key columns of a side come behind its payload."""
+        return sum(source is None for source in self._sources(side))
+
+    def keys_of(self, batch: pa.RecordBatch, first: int, side: int | None = None) -> Keys:
+        """The key columns of a side (this stage's own if not told), whose own columns begin at `first`."""
+        keys: Keys = []
+        for source in self._sources(self.side if side is None else side):
+            if source is None:
+                keys.append(batch.column(first))
+                first += 1
+            elif source.shift == 0:
+                keys.append(batch.column(source.column))
+            else:
+                keys.append(pc.add(batch.column(source.column), source.shift))
+        return keys
+
+    def _sources(self, side: int) -> tuple[Source | None, ...]:
+        if self.sources is not None:
+            return self.sources[side]
+        return (None,) * len(self.step.point_keys if side == POINTS else self.step.box_keys)
+
+    def hashes_of(self, batch: pa.RecordBatch, first: int) -> Index:
+        """Hashes of the equality keys, behind the key columns; 0 without any."""
+        if not self.step.equalities:
+            return np.zeros(batch.num_rows, dtype=np.int64)
+        return order_codes(batch.column(first + self.travelling(self.side)), "int")
+
+
+@dataclass(frozen=True)
+class SampleStage(Stage):
+    """Key columns of sampled rows in, one row (side, rows, codes) out.
+
+    The paper's algorithms look at every value (`everything`), on one axis and without the hash.
+    """
+
+    fraction: float = 1.0
+    everything: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once a task."""
+        parts: list[pa.RecordBatch] = []
+        rows = 0
+        generator = np.random.default_rng(0)
+        for batch in blocks(batches):
+            keys = self.keys_of(batch, 0)
+            good = np.flatnonzero(usable(keys))
+            rows += good.size
+            if not self.everything and good.size > SAMPLE_CAP:
+                good = generator.choice(good, SAMPLE_CAP, replace=False)
+            chosen = batch.take(good)
+            parts.append(self._codes(chosen))
+        if parts:
+            sample = concat(parts)
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([self.side], pa.int32()),
+                    pa.array([rows / self.fraction], pa.float64()),
+                    binary_column([pack(sample)]),
+                ],
+                names=["side", "rows", "codes"],
+            )
+
+    def _codes(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        keys = self.keys_of(batch, 0)
+        columns: list[Codes]
+        if self.everything:
+            axis = partition_axis(self.step)
+            columns = [routing_points(axis, keys) if self.side == POINTS else end_codes(axis, keys)]
+        else:
+            columns = [self.hashes_of(batch, 0)]
+            for axis in self.step.axes:
+                if self.side == POINTS:
+                    columns.append(routing_points(axis, keys))
+                else:
+                    columns.extend(routing_boxes(axis, keys))
+        return pa.RecordBatch.from_arrays([pa.array(c) for c in columns], names=[str(i) for i in range(len(columns))])
+
+
+@dataclass(frozen=True)
+class FitStage(Stage):
+    """Samples of both sides in, one routing out."""
+
+    partitions: int = 1
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once, in a single task."""
+        rows = [0.0, 0.0]
+        parts: list[list[pa.RecordBatch]] = [[], []]
+        for batch in batches:
+            for at in range(batch.num_rows):
+                side = batch.column(0)[at].as_py()
+                rows[side] += batch.column(1)[at].as_py()
+                parts[side].append(unpack(batch.column(2)[at].as_buffer()))
+        routing = self._fit(rows, parts)
+        yield pa.RecordBatch.from_arrays([binary_column([routing.to_buffer()])], names=["routing"])
+
+    def _fit(self, rows: list[float], parts: list[list[pa.RecordBatch]]) -> Routing | PairRouting:
+        if self.options.algorithm != "auto":
+            values = [
+                np.concatenate([np.empty(0, dtype=np.int64), *[p.column(0).to_numpy() for p in side]]) for side in parts
+            ]
+            return PairRouting.fit(
+                self.step, values[POINTS], values[BOXES], self.options,
+                partitions=self.partitions, may_copy_points=self.copies_points,
+            )  # fmt: skip
+        return fit(
+            self.step, self._sample(POINTS, rows, parts), self._sample(BOXES, rows, parts),
+            partitions=self.partitions, may_copy_points=self.copies_points,
+        )  # fmt: skip
+
+    def _sample(self, side: int, rows: list[float], parts: list[list[pa.RecordBatch]]) -> Sample:
+        axes = len(self.step.axes)
+        if not parts[side]:
+            none = np.empty((axes, 0), dtype=np.int64)
+            return Sample(np.empty(0, dtype=np.int64), none, none, 0.0)
+        columns = [column.to_numpy() for column in concat(parts[side]).columns]
+        if side == POINTS:
+            low = high = np.stack(columns[1:]) if axes else np.empty((0, columns[0].size), dtype=np.int64)
+        else:
+            low = np.stack(columns[1::2]) if axes else np.empty((0, columns[0].size), dtype=np.int64)
+            high = np.stack(columns[2::2]) if axes else low
+        return Sample(columns[0], low, high, rows[side])
+
+
+def read_routing(buffer: pa.Buffer | bytes) -> Routing | PairRouting:
+    """Either kind of routing from its bytes."""
+    head = json.loads(unpack(buffer).schema.metadata[b"routing"])
+    return PairRouting.from_buffer(buffer) if head["mode"] == "pairs" else Routing.from_buffer(buffer)
+
+
+@dataclass(frozen=True)
+class RouteStage(Stage):
+    """Rows in; segments out, each with the number of its cell and its side."""
+
+    routing: bytes | None = None
+    """The routing where it is known before the job (no sampling); else it comes with the first row."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once a task."""
+        routing = read_routing(self.routing) if self.routing is not None else None
+        payload = self.payload[self.side]
+        for block in blocks(batches):
+            if routing is None:
+                routing = read_routing(block.column(block.num_columns - 1)[0].as_buffer())
+            rows, cells = self._places(block, routing)
+            order, ends = compiled.group_rows(np.arange(cells.size), cells, routing.cells)
+            kept = payload + self.travelling(self.side)
+            table = block.select(range(kept)).take(rows[order])
+            if routing.owner:
+                # The first place of a row, whose places are consecutive cells, is where its interval starts.
+                starts = np.ones(rows.size, dtype=np.bool_)
+                starts[1:] = rows[1:] != rows[:-1]
+                table = table.append_column("s", pa.array(starts[order]))
+            full = np.flatnonzero(np.diff(ends))
+            segments = [pack(table.slice(ends[c], ends[c + 1] - ends[c])) for c in full]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(routing.numbers[full], pa.int32()),
+                    pa.array(full, pa.int32()),
+                    pa.array(np.full(full.size, self.side), pa.int32()),
+                    binary_column(segments),
+                ],
+                names=["number", "cell", "side", "segment"],
+            )
+
+    def _places(self, block: pa.RecordBatch, routing: Routing | PairRouting) -> tuple[Index, Index]:
+        first = self.payload[self.side]
+        keys = self.keys_of(block, first)
+        good = usable(keys)
+        every = np.arange(block.num_rows)
+        chosen = every if good.all() else np.flatnonzero(good)
+        if chosen.size < every.size:
+            keys = [key.take(chosen) for key in keys]
+        hashes = self.hashes_of(block, first)[chosen]
+        if self.side == BOXES:
+            rows, cells = routing.boxes(self.step, hashes, keys)
+            return chosen[rows], cells
+        ties = row_hashes(block, first)[chosen] if routing.splits_values else np.zeros(chosen.size, dtype=np.int64)
+        if isinstance(routing, Routing) and routing.mode == "spread":
+            ties = row_hashes(block, first)[chosen]
+        rows, cells = routing.points(self.step, hashes, keys, ties)
+        rows = chosen[rows]
+        if self.options.how in ("inner", "semi"):
+            return rows, cells
+        # A point that can match nothing still has to be reported: any one cell will do.
+        placed = np.zeros(every.size, dtype=np.bool_)
+        placed[rows] = True
+        stray = np.flatnonzero(~placed)
+        if not stray.size:
+            return rows, cells
+        homes = row_hashes(block.take(stray), first) % routing.cells
+        return np.concatenate([rows, stray]), np.concatenate([cells, homes])
+
+
+def row_hashes(block: pa.RecordBatch, payload: int) -> Index:
+    """A hash of each row's own content.
+
+    It decides where a row of a frequent value goes, so it must not depend on the order in which rows arrive: a
+    task that Spark runs again may see them in another.
+    """
+    total = np.zeros(block.num_rows, dtype=np.uint64)
+    for column in block.columns[:payload]:
+        total = _mix(total ^ _content(column).view(np.uint64))
+    return total.view(np.int64)
+
+
+def _content(column: pa.Array[Any]) -> Index:
+    kind = column.type
+    if (
+        pa.types.is_string(kind)
+        or pa.types.is_binary(kind)
+        or pa.types.is_large_string(kind)
+        or pa.types.is_large_binary(kind)
+    ):
+        wide = column.cast(pa.large_binary())
+        _, ends, data = wide.buffers()
+        offsets = np.frombuffer(memoryview(ends or b""), dtype=np.int64)[wide.offset : wide.offset + len(wide) + 1]
+        codes = text_hashes(offsets, np.frombuffer(memoryview(data or b""), dtype=np.uint8))
+    elif pa.types.is_floating(kind) and kind.bit_width in (32, 64):
+        codes = order_codes(column, "float32" if kind.bit_width == 32 else "float64")
+    elif pa.types.is_primitive(kind) or pa.types.is_decimal128(kind):
+        codes = order_codes(column, "int")
+    else:
+        return np.zeros(len(column), dtype=np.int64)
+    # What lies in the buffer under a NULL is nobody's business, least of all a hash's.
+    return codes if column.null_count == 0 else np.where(valid_mask(column), codes, 0)
+
+
+def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    with np.errstate(over="ignore"):
+        values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return values ^ (values >> np.uint64(31))

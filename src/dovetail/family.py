@@ -1,0 +1,57 @@
+"""The contract between a family of joins and the drivers that run it.
+
+A family brings three things, and none of them knows Spark:
+
+* a **spec**: a frozen description of the join, checked when it is made;
+* a **router**: where rows go, so that every pair that may match meets in exactly one cell;
+* a **kernel**: what happens in a cell.
+
+The batch driver hands a kernel all rows of a cell at once.  The streaming driver keeps a kernel alive through its state
+and talks to it as :class:`StreamKernel` says.  Any cut of the same rows into calls must give the same results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import pyarrow as pa
+
+
+@dataclass
+class Changes:
+    """What a call did to a kernel's state: segments to store under their names, and names to forget."""
+
+    stored: dict[str, pa.RecordBatch] = field(default_factory=dict)
+    dropped: set[str] = field(default_factory=set)
+
+
+class StreamKernel(Protocol):
+    """One cell of a streaming join.
+
+    For each micro-batch that concerns the cell, the driver makes a kernel, calls :meth:`restore` with what it stored
+    last, :meth:`push` once for every new segment in the order of arrival, :meth:`results` once, and
+    :meth:`changes` once.  State consists of named segments, so that a call writes only what it changed.
+    """
+
+    counters: dict[str, int]
+    """What this call did; the driver reads it last."""
+
+    def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
+        """Take up the state; `watermark` (microseconds) promises that no earlier event time is still to come."""
+
+    def push(self, side: int, rows: pa.RecordBatch) -> None:
+        """Take in new rows of one input."""
+
+    def end(self) -> None:
+        """Take the promise that no more rows come; the batch driver gives it before :meth:`results`."""
+
+    def results(self) -> Iterator[pa.RecordBatch]:
+        """Join what was pushed, close what the watermark closes, and give the rows that are now certain."""
+
+    def changes(self) -> Changes:
+        """What to store and what to forget."""
+
+    def wake_at(self) -> int | None:
+        """The watermark (microseconds) at which the cell wants a call even without new rows."""

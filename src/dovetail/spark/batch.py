@@ -1,0 +1,274 @@
+"""The batch driver: a theta step as one lazy Spark plan.
+
+    sample both sides -> fit (one task)                                      a scalar subquery
+    rows -> route -> shuffle by cell -> join -> rows                         one shuffle of packed segments
+
+The routing reaches the workers inside the data: a scalar subquery that only the first row of each task carries.  So
+nothing runs before the user's action, and the plan works wherever Spark SQL does, Spark Connect included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from dovetail.families.theta.joining import (
+    BesideStage,
+    FinishStage,
+    JoinStage,
+    PackStage,
+    PairStage,
+    TaskLoad,
+)
+from dovetail.families.theta.router import without_sample
+from dovetail.families.theta.spec import Step
+from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage, SampleStage, Source
+from dovetail.plan import ThetaStep
+from dovetail.spark.frames import Side, hash_column, key_columns, payload_source
+from dovetail.spark.metrics import Recorder
+
+SAMPLE_FRACTION = 1 / 64
+
+
+_FIRST_ROW = (1 << 33) - 1
+"""monotonically_increasing_id counts the rows of a task in its low 33 bits."""
+
+_SEGMENTS = T.StructType(
+    [
+        T.StructField("number", T.IntegerType()),
+        T.StructField("cell", T.IntegerType()),
+        T.StructField("side", T.IntegerType()),
+        T.StructField("segment", T.BinaryType()),
+    ]
+)
+_SAMPLES = T.StructType(
+    [
+        T.StructField("side", T.IntegerType()),
+        T.StructField("rows", T.DoubleType()),
+        T.StructField("codes", T.BinaryType()),
+    ]
+)
+
+ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def join_step(left: Side, right: Side, plan: ThetaStep, recorder: Recorder) -> DataFrame:
+    """The joined rows of two sides.  Both inputs come in struct form, and so does the result."""
+    if plan.options.how == "full":
+        # Every left row with its matches, and the right rows that have none: two passes, because a router that
+        # copies one side can vouch only for the unmatched rows of the other.
+        outer = _joined(left, right, plan.with_how("left"), recorder)
+        lonely = _joined(right, left, plan.mirrored("anti"), recorder)
+        rows = outer.unionByName(lonely.select(*left.missing(), "*"))
+    else:
+        rows = _joined(left, right, plan, recorder)
+    return recorder.finished(rows) if plan.rests else rows
+
+
+def _joined(left: Side, right: Side, plan: ThetaStep, recorder: Recorder) -> DataFrame:
+    points, boxes = (right, left) if plan.step.swapped else (left, right)
+    counted = _Counted(plan, points, boxes)
+    found = _beside(counted, streaming=recorder.streaming) if plan.broadcast else _shuffled(counted, plan)
+    return counted.finished(recorder.counted(found), left, right)
+
+
+class _Counted:
+    """The columns that leave a pair stage, and how they become the user's rows."""
+
+    def __init__(self, plan: ThetaStep, points: Side, boxes: Side) -> None:
+        self.plan = plan
+        self.points = points
+        self.boxes = boxes
+        self.payload = (len(points.payload), len(boxes.payload))
+        self.sources = (self._sources(POINTS), self._sources(BOXES))
+        self.candidates = bool(plan.rests) and plan.options.how != "inner"
+
+    def arguments(self) -> dict[str, object]:
+        return {
+            "step": self.plan.step,
+            "options": self.plan.kernel_options,
+            "payload": self.payload,
+            "sources": self.sources,
+            "candidates": self.candidates,
+            "point_types": self.points.arrow_types(),
+            "box_types": self.boxes.arrow_types(),
+        }
+
+    def schema(self, stage: PairStage) -> T.StructType:
+        fields = [T.StructField(f"c{at}", f.dataType) for at, (_, f) in enumerate(self.points.payload)]
+        if stage.lists_pairs:
+            fields += [T.StructField(f"d{at}", f.dataType) for at, (_, f) in enumerate(self.boxes.payload)]
+            if self.plan.kernel_options.how == "left" or self.candidates:
+                fields.append(T.StructField("b", T.BooleanType()))
+        if self.candidates:
+            fields += [T.StructField("n", T.IntegerType()), T.StructField("r", T.LongType())]
+        return T.StructType([*fields, T.StructField("m", T.ArrayType(T.LongType()))])
+
+    def _sources(self, side: int) -> tuple[Source | None, ...]:
+        """Which keys are in the payload already; a filter that hides keys makes them columns of their own."""
+        step = self.plan.step
+        keys, of = (step.point_keys, self.points) if side == POINTS else (step.box_keys, self.boxes)
+        if self._filter(side):
+            return (None,) * len(keys)
+        return tuple(payload_source(of, key) for key in keys)
+
+    def _filter(self, side: int) -> str | None:
+        return self.plan.point_filter if side == POINTS else self.plan.mirror_filter
+
+    def keys(self, side: int) -> list[Column]:
+        """All key columns and the hash; a filter that must not drop rows hides their keys instead."""
+        step = self.plan.step
+        keys = step.point_keys if side == POINTS else step.box_keys
+        columns = key_columns(keys)
+        condition = self._filter(side)
+        if condition:
+            columns = [F.when(F.expr(condition), column).alias(f"k{at}") for at, column in enumerate(columns)]
+        if step.equalities:
+            columns.append(hash_column(keys[: len(step.equalities)]))
+        return columns
+
+    def flat(self, side: int) -> DataFrame:
+        """The payload, the keys that are not in it, and the hash."""
+        of = self.points if side == POINTS else self.boxes
+        every = self.keys(side)
+        travelling = [key for key, source in zip(every, self.sources[side], strict=False) if source is None]
+        return of.frame.select(*of.payload_columns(), *travelling, *every[len(self.sources[side]) :])
+
+    def finished(self, found: DataFrame, left: Side, right: Side) -> DataFrame:
+        """Flat columns back into structs, with the conditions that only Spark can evaluate applied."""
+        how = self.plan.kernel_options.how
+        pairs = how in ("inner", "left") or self.candidates
+        columns = self.points.structs("c")
+        if pairs:
+            present = F.col("b") if how == "left" or self.candidates else None
+            columns += self.boxes.structs("d", present=present)
+        if self.plan.rests:
+            verdict = F.expr(" AND ".join(f"({sql})" for sql in self.plan.rests))
+            if not self.candidates:
+                return _ordered(found.select(*columns).filter(verdict), left, right)
+            # An alias may be called c0 or R, as our own columns are.  No alias contains a #.
+            both = found.select(*columns, F.struct(*found.columns).alias("#found"))
+            keep = F.coalesce(F.when(F.col("#found.b"), verdict), F.lit(False))
+            judged = both.select("#found.*", keep.alias("keep"))
+            finish = FinishStage(how, self.payload[POINTS], self.payload[BOXES])
+            wanted = self.payload[POINTS] + (self.payload[BOXES] + 1 if how == "left" else 0)
+            schema = self.schema(JoinStage(**self.arguments()))  # type: ignore[arg-type]
+            found = judged.mapInArrow(arrow_function(finish), T.StructType(schema.fields[:wanted]))
+            columns = self.points.structs("c")
+            if how == "left":
+                columns += self.boxes.structs("d", present=F.col("b"))
+        rows = found.select(*columns)
+        return _ordered(rows, left, right) if how in ("inner", "left") else rows
+
+
+def _ordered(rows: DataFrame, left: Side, right: Side) -> DataFrame:
+    names = [*left.fields, *right.fields]
+    return rows if rows.columns == names else rows.select(*names)
+
+
+def _shuffled(counted: _Counted, plan: ThetaStep) -> DataFrame:
+    arguments = {
+        "step": plan.step,
+        "options": plan.kernel_options,
+        "payload": counted.payload,
+        "sources": counted.sources,
+    }
+    partitions = plan.shuffle_partitions
+    if plan.sampled:
+        routing = _routing(counted, plan)
+        static = None
+    else:
+        routing = None
+        static = without_sample(plan.step, partitions).to_buffer().to_pybytes()
+    segments = []
+    for side in (POINTS, BOXES):
+        flat = counted.flat(side)
+        if routing is not None:
+            flat = flat.select("*", first_row(routing).alias("g"))
+        stage = RouteStage(**arguments, side=side, routing=static)  # type: ignore[arg-type]
+        segments.append(flat.mapInArrow(arrow_function(stage), _SEGMENTS))
+    join = JoinStage(**counted.arguments())  # type: ignore[arg-type]
+    # Points before boxes: a cell keeps its points and lets its boxes pass by.
+    return (
+        segments[POINTS]
+        .unionByName(segments[BOXES])
+        .repartition(partitions, "number")
+        .sortWithinPartitions("number", "side")
+        .groupBy("number")
+        .applyInArrow(_cell_function(join), counted.schema(join))
+    )
+
+
+def _routing(counted: _Counted, plan: ThetaStep) -> Column:
+    everything = plan.kernel_options.algorithm != "auto"
+    fraction = 1.0 if everything else SAMPLE_FRACTION
+    arguments = {"step": plan.step, "options": plan.kernel_options, "payload": counted.payload}
+    samples = []
+    for side in (POINTS, BOXES):
+        of = counted.points if side == POINTS else counted.boxes
+        keys = of.frame.select(*counted.keys(side))
+        if not everything:
+            keys = keys.sample(fraction=fraction, seed=0)
+        stage = SampleStage(**arguments, side=side, fraction=fraction, everything=everything)  # type: ignore[arg-type]
+        samples.append(keys.mapInArrow(arrow_function(stage), _SAMPLES))
+    fit = FitStage(**arguments, partitions=plan.shuffle_partitions)  # type: ignore[arg-type]
+    gathered = samples[POINTS].unionByName(samples[BOXES]).repartition(1)
+    return gathered.mapInArrow(arrow_function(fit), T.StructType([T.StructField("routing", T.BinaryType())])).scalar()
+
+
+def first_row(value: Column) -> Column:
+    """`value` on the first row of each task, NULL on all others."""
+    return F.when(F.monotonically_increasing_id().bitwiseAND(F.lit(_FIRST_ROW)) == 0, value)
+
+
+def _beside(counted: _Counted, *, streaming: bool) -> DataFrame:
+    segment = T.StructType([T.StructField("segment", T.BinaryType())])
+    whole = counted.flat(BOXES).repartition(1).mapInArrow(arrow_function(PackStage()), segment).scalar()
+    stage = BesideStage(**counted.arguments(), packed=streaming)  # type: ignore[arg-type]
+    points = counted.flat(POINTS)
+    if streaming:
+        blocks = points.mapInArrow(arrow_function(PackStage(whole=False)), segment)
+        points = blocks.select("segment", whole.alias("g"))
+    else:
+        points = points.select("*", first_row(whole).alias("g"))
+    return points.mapInArrow(arrow_function(stage), counted.schema(stage))
+
+
+def arrow_function(stage: Callable[..., Iterator[pa.RecordBatch]]) -> ArrowFunction:
+    """A stage as the plain function that mapInArrow wants."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return stage(batches)
+
+    return run
+
+
+def _cell_function(stage: JoinStage) -> ArrowFunction:
+    """A join stage as the function that applyInArrow wants; PySpark reads its form off the annotations."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return stage.run(batches, _task_load())
+
+    run.__annotations__ = {"batches": Iterator[pa.RecordBatch], "return": Iterator[pa.RecordBatch]}
+    return run
+
+
+_loads: dict[int, TaskLoad] = {}
+
+
+def _task_load() -> TaskLoad:
+    """The running totals of the current task; those of earlier tasks of this worker are dropped."""
+    context = TaskContext.get()
+    task = context.taskAttemptId() if context is not None else -1
+    if task not in _loads:
+        _loads.clear()
+        _loads[task] = TaskLoad()
+    return _loads[task]
+
+
+__all__ = ["Step", "join_step"]

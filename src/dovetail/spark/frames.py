@@ -1,0 +1,327 @@
+"""Inputs of a join as Spark sees them: checks, types, and the flat frames that the stages read.
+
+Everything here is analysis.  It asks Spark for schemas, never for rows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_type
+
+from dovetail.errors import ArgumentError, PredicateError, UnsupportedTypeError, listing
+from dovetail.families.theta.spec import Key, KeyType
+from dovetail.families.theta.stages import Source
+from dovetail.predicates import Band, Equality, Inequality, Predicate, Term
+
+_DAY = 86_400_000_000
+_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+
+
+@dataclass(frozen=True)
+class Side:
+    """A frame with one struct column per alias, and the fields of each."""
+
+    frame: DataFrame
+    fields: dict[str, T.StructType]
+
+    @classmethod
+    def of(cls, alias: str, frame: DataFrame) -> Side:
+        """The side that a user's frame makes under `alias`."""
+        columns = [F.col(quoted(name)) for name in frame.columns]
+        return cls(frame.select(F.struct(*columns).alias(alias)), {alias: frame.schema})
+
+    @property
+    def payload(self) -> list[tuple[str, T.StructField]]:
+        """All fields of all aliases, in order."""
+        return [(alias, field) for alias, struct in self.fields.items() for field in struct.fields]
+
+    def payload_columns(self, prefix: str = "c") -> list[Column]:
+        """The payload as flat columns c0, c1 ..."""
+        return [
+            F.col(f"{quoted(alias)}.{quoted(field.name)}").alias(f"{prefix}{at}")
+            for at, (alias, field) in enumerate(self.payload)
+        ]
+
+    def arrow_types(self) -> tuple[pa.DataType, ...]:
+        """The payload's Arrow types, as Spark sends and expects them."""
+        return tuple(to_arrow_type(field.dataType, timezone="UTC") for _, field in self.payload)
+
+    def structs(self, prefix: str, *, present: Column | None = None) -> list[Column]:
+        """The inverse of :meth:`payload_columns`: one struct column per alias, NULL where not `present`."""
+        columns: list[Column] = []
+        at = 0
+        for alias, struct in self.fields.items():
+            parts = []
+            for field in struct.fields:
+                parts.append(F.col(f"{prefix}{at}").alias(field.name))
+                at += 1
+            whole = F.struct(*parts)
+            columns.append((whole if present is None else F.when(present, whole)).alias(alias))
+        return columns
+
+    def missing(self) -> list[Column]:
+        """One NULL struct per alias."""
+        return [F.lit(None).cast(struct).alias(alias) for alias, struct in self.fields.items()]
+
+
+def quoted(name: str) -> str:
+    """A name in backquotes."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def check_inputs(inputs: Mapping[str, DataFrame], *, least: int = 2) -> dict[str, DataFrame]:
+    """The inputs, or an error that says what is wrong with them."""
+    accepted = "a mapping from an alias to a Spark DataFrame, such as {'R': r, 'S': s}"
+    if not isinstance(inputs, Mapping):
+        raise ArgumentError(f"inputs is a {type(inputs).__name__}", accepted=accepted)
+    if len(inputs) < least:
+        raise ArgumentError(f"inputs holds {len(inputs)} input(s); a join needs at least {least}", accepted=accepted)
+    folded: dict[str, str] = {}
+    for alias, frame in inputs.items():
+        if not isinstance(alias, str) or not alias.isidentifier():
+            raise ArgumentError(
+                f"the alias {alias!r} cannot be written in a condition",
+                accepted="a name of letters, digits and underscores that does not begin with a digit",
+            )
+        if alias.casefold() in folded:
+            raise ArgumentError(
+                f"the aliases {folded[alias.casefold()]!r} and {alias!r} differ only in case",
+                accepted="aliases that differ, since Spark SQL ignores case",
+            )
+        folded[alias.casefold()] = alias
+        given: object = frame
+        if not isinstance(given, DataFrame):
+            hint = None
+            if type(given).__module__.split(".")[0] in ("pandas", "polars", "pyarrow", "duckdb"):
+                hint = "turn it into a Spark DataFrame first: spark.createDataFrame(...)"
+            raise ArgumentError(f"the input {alias!r} is a {type(given).__name__}", accepted=accepted, hint=hint)
+        _check_columns(alias, frame)
+    return dict(inputs)
+
+
+def _check_columns(alias: str, frame: DataFrame) -> None:
+    seen: dict[str, str] = {}
+    for field in frame.schema.fields:
+        if field.name.casefold() in seen:
+            raise ArgumentError(
+                f"the input {alias!r} has two columns named {field.name!r}",
+                accepted="columns with names of their own, in any case of letters",
+                hint="rename one with withColumnRenamed before the join",
+            )
+        seen[field.name.casefold()] = field.name
+        try:
+            to_arrow_type(field.dataType, timezone="UTC")
+        except PySparkException as error:
+            raise UnsupportedTypeError(
+                f"the column {alias}.{field.name} has the type {field.dataType.simpleString()}, "
+                "which cannot leave the JVM as Arrow",
+                accepted="any type that PySpark converts to Arrow",
+                hint="cast the column, or drop it before the join",
+            ) from error
+
+
+def _complaint(error: AnalysisException) -> str:
+    """The first line of Spark's message; that of a syntax error is empty."""
+    return next((line for line in str(error).splitlines() if line.strip()), "")
+
+
+def expression_type(side: Side, term: Term) -> T.DataType:
+    """The type of a term, or Spark's complaint about it in our words."""
+    try:
+        return side.frame.select(F.expr(term.sql)).schema.fields[0].dataType
+    except AnalysisException as error:
+        raise PredicateError(
+            f"Spark cannot evaluate {term.sql} over the input {term.alias!r}",
+            accepted="an expression of Spark SQL over the columns of one input",
+            hint=_complaint(error),
+        ) from error
+
+
+def check_rest(side: Side, sql: str) -> None:
+    """Refuse a further condition that Spark cannot evaluate, or that is not a condition."""
+    try:
+        kind = side.frame.select(F.expr(sql)).schema.fields[0].dataType
+    except AnalysisException as error:
+        raise PredicateError(
+            f"Spark cannot evaluate the condition {sql}",
+            accepted="a condition of Spark SQL over the inputs",
+            hint=_complaint(error),
+        ) from error
+    if not isinstance(kind, T.BooleanType | T.NullType):
+        raise PredicateError(
+            f"{sql} is a value of type {kind.simpleString()}, not a condition",
+            accepted="conjuncts that are true or false",
+        )
+
+
+def compared_type(left: T.DataType, right: T.DataType, what: str) -> KeyType:
+    """The type in which Spark compares two values, with what the kernels need to know of it."""
+    common = _common(left, right)
+    if common is None:
+        raise UnsupportedTypeError(
+            f"{what} compares {left.simpleString()} with {right.simpleString()}",
+            accepted="two numbers, two dates or timestamps, two strings, two booleans or two binary values",
+            hint="cast one side in the condition, such as CAST(A.x AS DOUBLE)",
+        )
+    return common
+
+
+def _common(left: T.DataType, right: T.DataType) -> KeyType | None:
+    if isinstance(left, T.NullType):
+        left = right
+    if isinstance(right, T.NullType):
+        right = left
+    if isinstance(left, T.FractionalType | T.IntegralType) and isinstance(right, T.FractionalType | T.IntegralType):
+        return _numeric(left, right)
+    times = (T.DateType, T.TimestampType, T.TimestampNTZType)
+    if isinstance(left, times) and isinstance(right, times):
+        if isinstance(left, T.DateType) and isinstance(right, T.DateType):
+            return KeyType("DATE", "int", micros=_DAY)
+        # Spark widens dates and zoneless timestamps to TIMESTAMP where the other side is one.
+        if isinstance(left, T.TimestampType) or isinstance(right, T.TimestampType):
+            return KeyType("TIMESTAMP", "int", micros=1)
+        return KeyType("TIMESTAMP_NTZ", "int", micros=1)
+    if isinstance(left, T.StringType) and isinstance(right, T.StringType):
+        plain = all(
+            kind.simpleString() in ("string",) or kind.simpleString().startswith(("char", "varchar"))
+            for kind in (left, right)
+        )
+        return KeyType("STRING", "rank") if plain else None
+    if isinstance(left, T.BinaryType) and isinstance(right, T.BinaryType):
+        return KeyType("BINARY", "rank")
+    if isinstance(left, T.BooleanType) and isinstance(right, T.BooleanType):
+        return KeyType("BOOLEAN", "int")
+    if isinstance(left, T.DayTimeIntervalType) and isinstance(right, T.DayTimeIntervalType):
+        return KeyType("INTERVAL DAY TO SECOND", "int", micros=1)
+    return None
+
+
+def _numeric(left: T.DataType, right: T.DataType) -> KeyType | None:
+    if isinstance(left, T.DecimalType) or isinstance(right, T.DecimalType):
+        if isinstance(left, T.DoubleType | T.FloatType) or isinstance(right, T.DoubleType | T.FloatType):
+            return KeyType("DOUBLE", "float64")
+        one, other = _as_decimal(left), _as_decimal(right)
+        scale = max(one.scale, other.scale)
+        precision = max(one.precision - one.scale, other.precision - other.scale) + scale
+        if precision > 38:
+            return None
+        if precision > 18:
+            return KeyType(f"DECIMAL({precision},{scale})", "rank", unit=10**scale)
+        return KeyType(f"DECIMAL({precision},{scale})", "int", unit=10**scale)
+    if isinstance(left, _INTEGERS) and isinstance(right, _INTEGERS):
+        return KeyType("BIGINT", "int")
+    if isinstance(left, T.DoubleType) or isinstance(right, T.DoubleType):
+        return KeyType("DOUBLE", "float64")
+    if isinstance(left, T.FloatType) and isinstance(right, T.FloatType):
+        return KeyType("FLOAT", "float32")
+    # One float and one integer: Spark compares them as doubles from 4.0 on under ANSI, which is also exact for
+    # every float and every 32-bit integer.
+    return KeyType("DOUBLE", "float64")
+
+
+def _as_decimal(kind: T.DataType) -> T.DecimalType:
+    if isinstance(kind, T.DecimalType):
+        return kind
+    digits: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}
+    return T.DecimalType(digits[type(kind)], 0)
+
+
+def typed_conjuncts(
+    predicate: Predicate, types: Mapping[Term, T.DataType]
+) -> tuple[list[tuple[Equality, KeyType]], list[tuple[Inequality | Band, KeyType]]]:
+    """Each conjunct with the type in which its two sides are compared."""
+    equalities = [
+        (e, compared_type(types[e.left], types[e.right], f"{e.left.sql} = {e.right.sql}")) for e in predicate.equalities
+    ]
+    comparisons: list[tuple[Inequality | Band, KeyType]] = []
+    for inequality in predicate.inequalities:
+        what = f"{inequality.left.sql} {'<' if inequality.strict else '<='} {inequality.right.sql}"
+        comparisons.append((inequality, compared_type(types[inequality.left], types[inequality.right], what)))
+    for band in predicate.bands:
+        what = f"{band.left.sql} - {band.right.sql}"
+        kind = compared_type(types[band.left], types[band.right], what)
+        _check_band(band, kind, what)
+        comparisons.append((band, kind))
+    return equalities, comparisons
+
+
+def _check_band(band: Band, kind: KeyType, what: str) -> None:
+    for bound in (band.high, band.low):
+        if bound is None:
+            continue
+        is_time = hasattr(bound.value, "total_seconds")
+        if is_time and kind.micros is None:
+            raise UnsupportedTypeError(
+                f"{what} is a number, but its bound is a length of time", accepted="a number as the bound"
+            )
+        if not is_time and kind.micros is not None:
+            raise UnsupportedTypeError(
+                f"{what} is a length of time, but its bound is the number {bound.value}",
+                accepted="an interval as the bound, such as INTERVAL 10 MINUTES",
+            )
+        if kind.kind == "rank" or kind.ddl == "BOOLEAN":
+            raise UnsupportedTypeError(
+                f"{what} subtracts values of type {kind.ddl}",
+                accepted="numbers (decimals of up to 18 digits), dates or timestamps in a band",
+                hint="cast both sides, such as CAST(A.x AS DOUBLE)",
+            )
+
+
+def key_columns(keys: Sequence[Key]) -> list[Column]:
+    """Key columns k0, k1 ..., each cast to the type of its comparison."""
+    return [F.expr(f"CAST(({key.sql}) AS {key.ddl})").alias(f"k{at}") for at, key in enumerate(keys)]
+
+
+_MOVED = re.compile(r"(?P<column>`.+`)(?: ?(?P<sign>[+-]) ?(?P<number>\d+(?:\.\d*)?|\.\d+))?")
+
+
+def payload_source(side: Side, key: Key) -> Source | None:
+    """Where in the payload a key is, if it is there: a bare column, or a double moved by a number.
+
+    Adding a number to a double gives the same bits in NumPy as in Spark, and saves the way through Arrow.
+    """
+    found = _MOVED.fullmatch(key.sql)
+    if found is None:
+        return None
+    for at, (alias, field) in enumerate(side.payload):
+        if found["column"] == f"{quoted(alias)}.{quoted(field.name)}":
+            if found["number"] is None:
+                return Source(at) if _ddl(field.dataType) == key.ddl else None
+            if key.ddl == "DOUBLE" and isinstance(field.dataType, T.DoubleType):
+                shift = float(found["number"])
+                return Source(at, -shift if found["sign"] == "-" else shift)
+    return None
+
+
+def _ddl(kind: T.DataType) -> str:
+    """A type in the spelling of :class:`KeyType`."""
+    return kind.simpleString().replace("decimal", "DECIMAL").upper()
+
+
+def hash_column(keys: Sequence[Key]) -> Column:
+    """The hash of the equality keys; ``-0.0`` and ``0.0`` are equal, so they hash alike."""
+    parts = []
+    for key in keys:
+        sql = f"CAST(({key.sql}) AS {key.ddl})"
+        parts.append(F.expr(f"{sql} + CAST(0 AS {key.ddl})" if key.ddl in ("DOUBLE", "FLOAT") else sql))
+    return F.xxhash64(*parts).alias("h")
+
+
+def same_session(frames: Mapping[str, DataFrame]) -> None:
+    """Refuse inputs that belong to different sessions."""
+    # Classic sessions of one process share a context and may be mixed, as in foreachBatch, whose frames belong to a
+    # session of their own.  Sessions of Spark Connect have nothing in common.
+    sessions = {getattr(frame.sparkSession, "session_id", None): alias for alias, frame in frames.items()}
+    if len(sessions) > 1:
+        raise ArgumentError(
+            f"the inputs {listing(sessions.values())} belong to different Spark sessions",
+            accepted="inputs of one session",
+        )

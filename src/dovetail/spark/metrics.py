@@ -1,0 +1,182 @@
+"""Counters of a join, from the workers to the user.
+
+Kernels put their counters on rows of their own.  An observation adds them up on the way, in batch and in streaming, so
+they reach :func:`dovetail.metrics`, a query's progress and every listener of Spark; then the rows are dropped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import Column, DataFrame, Observation
+from pyspark.sql import functions as F
+
+from dovetail.errors import ArgumentError
+from dovetail.families.theta.joining import METRICS
+from dovetail.plan import Plan
+
+_HANDLE = "_dovetail"
+_numbers = itertools.count(1)
+
+
+class Recorder:
+    """The observations of one step of a join."""
+
+    def __init__(self, name: str, tasks: int, *, streaming: bool, names: tuple[str, ...] = METRICS) -> None:
+        self.name = name
+        self.names = names
+        self.tasks = tasks
+        self.streaming = streaming
+        self.counters: list[Observation] = []
+        self.results: Observation | None = None
+
+    def counted(self, found: DataFrame) -> DataFrame:
+        """What a kernel found, without its counters (``m``), which an observation collects.
+
+        Batch collects the counters of all cells as they are and adds them up in :func:`metrics`: one expression a row
+        costs next to nothing, ten would cost more than the join.  A stream reports named sums, for listeners.
+        """
+        counter = F.col("m")
+        if self.streaming:
+            observed = found.observe(self.name, *named_sums(self.names))
+        else:
+            observation = Observation(f"{self.name}#{next(_numbers)}")
+            self.counters.append(observation)
+            observed = found.observe(observation, F.collect_list(counter).alias("cells"))
+        return observed.filter(counter.isNull()).drop("m")
+
+    def finished(self, rows: DataFrame) -> DataFrame:
+        """Rows that conditions of Spark's own have thinned out, counted."""
+        if self.streaming:
+            return rows
+        self.results = Observation(f"{self.name}#{next(_numbers)}")
+        return rows.observe(self.results, F.count(F.lit(1)).alias("results"))
+
+    def read(self, timeout: float) -> dict[str, Any]:
+        """The counters of an action that has finished."""
+        cells = [row for one in self.counters for row in _get(one, timeout)["cells"]]
+        raw = {name: _total(name, [row[at] for row in cells]) for at, name in enumerate(self.names)}
+        if self.results is not None:
+            raw["results"] = _get(self.results, timeout)["results"]
+        return _derived(raw, self.tasks)
+
+
+def named_sums(names: Sequence[str]) -> list[Column]:
+    """One aggregate for each counter in the array ``m``: running totals of a task are maxima, the others sums."""
+    sums = []
+    for at, name in enumerate(names):
+        total = F.max if name.startswith("task_") else F.sum
+        sums.append(F.coalesce(total(F.col("m")[at]), F.lit(0)).alias(name.replace("task_", "most_")))
+    return sums
+
+
+def _total(name: str, values: list[int]) -> int:
+    return max(values, default=0) if name.startswith("task_") else sum(values)
+
+
+@dataclass
+class Handle:
+    """What Dovetail remembers of a frame it returned."""
+
+    plan: Plan
+    recorders: list[Recorder] = field(default_factory=list)
+
+
+def attach(frame: DataFrame, handle: Handle) -> DataFrame:
+    """The frame, with the handle where :func:`handle_of` finds it."""
+    setattr(frame, _HANDLE, handle)
+    return frame
+
+
+def handle_of(frame: DataFrame, function: str) -> Handle:
+    """The handle of a frame that Dovetail returned."""
+    handle = getattr(frame, "__dict__", {}).get(_HANDLE)
+    if not isinstance(handle, Handle):
+        raise ArgumentError(
+            f"{function} got a {type(frame).__name__} that no Dovetail join returned",
+            accepted="the very DataFrame that a join returned",
+            hint="keep it before you go on: pairs = dt.theta_join(...); top = pairs.limit(5); dt.explain(pairs)",
+        )
+    return handle
+
+
+def metrics(frame: DataFrame, *, timeout: float = 10.0) -> dict[str, Any]:
+    """What a join did, after an action on its frame has finished.
+
+    Parameters
+    ----------
+    frame
+        The DataFrame that a join returned, or one derived from it has been acted upon.
+    timeout
+        Seconds to wait for the counters of an action; none come if no action has run.
+
+    Returns
+    -------
+    The counters.  For more than two inputs, those of each step by name.
+
+    ``results``
+        rows that came out;
+    ``candidates``
+        pairs that the kernel found, before conditions that only Spark evaluates;
+    ``comparisons``
+        pairs of rows looked at one by one: the paper's Cartesian products;
+    ``rows_points``, ``rows_boxes``
+        rows that reached cells, copies included;
+    ``cells``, ``tasks``
+        cells with rows, and shuffle partitions;
+    ``kernel_ms``
+        time in kernels, all tasks together;
+    ``balance_in``, ``balance_out``
+        the largest load of a task over the average load, for rows in and pairs out; 1 is perfect.
+
+    Examples
+    --------
+    >>> r, s = spark.range(100), spark.range(50)
+    >>> pairs = dt.theta_join({"R": r, "S": s}, on="R.id < S.id")
+    >>> pairs.count()
+    1225
+    >>> dt.metrics(pairs)["results"]
+    1225
+    """
+    handle = handle_of(frame, "metrics")
+    if handle.plan.streams:
+        raise ArgumentError(
+            "metrics of a streaming join",
+            accepted="a batch join",
+            hint="a stream reports them with its progress: query.lastProgress['observedMetrics']",
+        )
+    found = {recorder.name: recorder.read(timeout) for recorder in handle.recorders}
+    return next(iter(found.values())) if len(found) == 1 else found
+
+
+def _get(observation: Observation, timeout: float) -> dict[str, Any]:
+    """The result of an observation.  Its own accessor waits for ever where no action has run."""
+    box: list[dict[str, Any]] = []
+    waiter = threading.Thread(target=lambda: box.append(observation.get), daemon=True)
+    waiter.start()
+    waiter.join(timeout)
+    if not box:
+        raise ArgumentError(
+            f"no action on this join has finished within {timeout:g} s",
+            accepted="a join whose frame has been written, counted, collected or shown",
+            hint="run an action first, such as .count() or .write.save(...)",
+        )
+    return box[0]
+
+
+def _derived(raw: dict[str, Any], tasks: int) -> dict[str, Any]:
+    """Raw counters with what a person asks for: milliseconds and balance."""
+    counts = dict(raw)
+    counts["kernel_ms"] = counts.pop("kernel_us") / 1000
+    if "task_rows" not in counts:
+        return counts
+    counts["tasks"] = tasks
+    most_rows, most_pairs = counts.pop("task_rows"), counts.pop("task_pairs")
+    rows = counts["rows_points"] + counts["rows_boxes"]
+    counts["balance_in"] = most_rows * tasks / rows if rows else 1.0
+    counts["balance_out"] = most_pairs * tasks / counts["candidates"] if counts["candidates"] else 1.0
+    return counts

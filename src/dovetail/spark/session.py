@@ -1,0 +1,257 @@
+"""A local SparkSession that works at the first try.
+
+Most first attempts with PySpark fail for reasons that have nothing to do with the user's data: no Java or
+an old one, workers that start another Python than the driver's, a driver bound to an address that the
+machine cannot reach.  `session` settles these before Spark starts.  It is a convenience for one machine:
+every function of Dovetail takes frames of any session, and none of them changes its settings.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+from pyspark.sql.utils import is_remote
+
+from dovetail.errors import ArgumentError
+from dovetail.spark.java import check_java
+
+__all__ = ["SessionWarning", "session"]
+
+_APP = "dovetail"
+_MASTER = "local[*]"
+_GIB = 1 << 30
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+_LOG_FILE_OPTION = "-Dlog4j2.configurationFile="
+
+
+class SessionWarning(UserWarning):
+    """Settings were asked for that cannot take effect, because a Spark session exists already."""
+
+
+def session(
+    app: str = _APP,
+    *,
+    master: str = _MASTER,
+    memory: str | None = None,
+    conf: Mapping[str, object] | None = None,
+) -> SparkSession:
+    """Return the session in use, or start a local one with settings that suit Dovetail.
+
+    Where the process has a Spark session or context already, is attached to Spark Connect
+    (``SPARK_REMOTE``), or was started by ``spark-submit``, that session comes back with nothing changed.
+
+    Parameters
+    ----------
+    app
+        The name of the application.
+    master
+        Where Spark runs; ``"local[2]"`` takes two cores of this machine.
+    memory
+        The heap of the driver, such as ``"4g"``.  By default half of the memory this process may use, at
+        least 1 GiB and at most 8 GiB.
+    conf
+        Further Spark settings.  They win over every setting that this function chooses.
+
+    Returns
+    -------
+    SparkSession
+        A session to build frames with.  ``stop()`` ends it.
+
+    Raises
+    ------
+    SetupError
+        If Java is missing, too old or does not run.  The message has the command that installs it.
+    ArgumentError
+        If `memory` is not a size.
+
+    Warns
+    -----
+    SessionWarning
+        If a session exists and arguments were given: they have no effect on it.
+
+    Notes
+    -----
+    A new session has Arrow on, the time zone UTC, the RocksDB state store, no web page, addresses on the
+    loopback interface only, and this interpreter for its workers.  ``PYSPARK_PYTHON`` and
+    ``PYSPARK_DRIVER_PYTHON`` are set for this process where they are unset, since PySpark reads the former
+    from the environment alone.
+
+    Examples
+    --------
+    >>> import dovetail.spark.session
+    >>> spark = dovetail.spark.session.session()
+    >>> spark.range(3).count()
+    3
+    >>> spark is dovetail.spark.session.session()
+    True
+    """
+    found = _session_in_use()
+    if found is not None:
+        ignored = _arguments_given(app, master, memory, conf)
+        if ignored:
+            warnings.warn(
+                f"a Spark session exists already, so {', '.join(ignored)} had no effect; "
+                "call its stop() first, or set these where it is made",
+                SessionWarning,
+                stacklevel=2,
+            )
+        return found
+    settings = build_conf(app, master=master, memory=memory, conf=conf)
+    check_java()
+    _workers_run_this_python()
+    builder = SparkSession.builder
+    for key, value in settings.items():
+        builder = builder.config(key, value)
+    with warnings.catch_warnings():
+        # With SPARK_API_MODE=connect PySpark starts the server with these settings, then sets them once
+        # more in the session, and warns of each that only a server can have.
+        warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)
+        return builder.getOrCreate()
+
+
+def _workers_run_this_python() -> None:
+    if sys.executable:
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def _session_in_use() -> SparkSession | None:
+    """Return the session that this process has or its environment prescribes; starts no local one."""
+    remote = os.environ.get("SPARK_REMOTE", "")
+    if remote.startswith("local"):
+        _workers_run_this_python()
+    # Under spark-submit the gateway is there before the context, and the master is the submitter's choice.
+    prescribed = is_remote() or bool(remote) or "PYSPARK_GATEWAY_PORT" in os.environ
+    # A context without a session is the user's too.  Asking for the active session alone would miss it,
+    # and would miss a session made by another thread.
+    if not prescribed and SparkContext._active_spark_context is None:
+        return None
+    return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
+
+
+def _arguments_given(app: str, master: str, memory: str | None, conf: Mapping[str, object] | None) -> list[str]:
+    given = {
+        "app": app != _APP,
+        "master": master != _MASTER,
+        "memory": memory is not None,
+        "conf": bool(conf),
+    }
+    return [name for name, is_given in given.items() if is_given]
+
+
+def build_conf(
+    app: str = _APP,
+    *,
+    master: str = _MASTER,
+    memory: str | None = None,
+    conf: Mapping[str, object] | None = None,
+) -> dict[str, str]:
+    """Return the settings of a new session; starts nothing.
+
+    Examples
+    --------
+    >>> settings = build_conf(master="local[3]", memory="2g")
+    >>> settings["spark.sql.shuffle.partitions"], settings["spark.driver.memory"]
+    ('6', '2g')
+    >>> build_conf(conf={"spark.sql.shuffle.partitions": 1})["spark.sql.shuffle.partitions"]
+    '1'
+    """
+    if memory is not None and not re.fullmatch(r"[1-9]\d*[kmgt]b?", memory.strip().lower()):
+        raise ArgumentError(
+            f"memory={memory!r} is not a size",
+            accepted="a whole number and a unit, such as '512m' or '4g'",
+            hint="leave it out to take half of the machine's memory, up to 8g",
+        )
+    settings = {
+        "spark.app.name": app,
+        "spark.master": master,
+        "spark.driver.memory": memory.strip().lower() if memory else default_memory(),
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": _flag(sys.stderr is not None and sys.stderr.isatty()),
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": str(max(4, 2 * _cores(master))),
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # With any smaller limit Spark 4.3 asks the batch for its size in bytes once per row: 8M rows to
+        # Python took 3.4 s, and 1.5 s with the limit out of reach.  The row limit bounds memory instead.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(2**31 - 1),
+        "spark.sql.execution.arrow.maxRecordsPerBatch": "50000",
+        "spark.sql.streaming.stateStore.providerClass": (
+            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+        ),
+    }
+    python = os.environ.get("PYSPARK_PYTHON", sys.executable)
+    if python:
+        settings["spark.pyspark.python"] = python
+        settings["spark.pyspark.driver.python"] = os.environ.get("PYSPARK_DRIVER_PYTHON", python)
+    settings.update({key: _text(value) for key, value in (conf or {}).items()})
+    _quieten(settings)
+    return settings
+
+
+def _flag(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _text(value: object) -> str:
+    # Spark reads "true", not "True".
+    return _flag(value) if isinstance(value, bool) else str(value)
+
+
+def _quieten(settings: dict[str, str]) -> None:
+    """Point the JVM at our log settings, unless the caller chose a file or a level."""
+    options = settings.get(_JAVA_OPTIONS, "")
+    if _LOG_FILE_OPTION in options or "spark.log.level" in settings:
+        return
+    log_file = Path(__file__).with_name("log4j2.properties")
+    if log_file.is_file():
+        # A URI has no spaces, so the launcher's splitting of options cannot tear the path apart.
+        settings[_JAVA_OPTIONS] = f"{options} {_LOG_FILE_OPTION}{log_file.as_uri()}".strip()
+    else:
+        # Inside a zip file there is no path to give; this quietens all but Spark's first lines.
+        settings["spark.log.level"] = "ERROR"
+
+
+def _cores(master: str) -> int:
+    """Return how many cores a master string takes of this machine; all of them where it does not say."""
+    counted = re.fullmatch(r"local(?:\[(\d+)(?:\s*,\s*\d+)?\])?", master.strip())
+    if counted:
+        return int(counted[1] or 1)
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def default_memory() -> str:
+    """Return the driver's heap: half of what this process may use, within 1 and 8 GiB.
+
+    The other half is for the Python workers, whose Arrow segments live outside the heap.
+
+    Examples
+    --------
+    >>> default_memory()[-1]
+    'm'
+    """
+    share = _usable_memory() // 2
+    return f"{min(max(share, _GIB), 8 * _GIB) >> 20}m"
+
+
+def _usable_memory(limit_file: str = "/sys/fs/cgroup/memory.max") -> int:
+    try:
+        usable = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return 2 * _GIB
+    # A container sees the memory of its host, and is killed for using it.
+    try:
+        limit = Path(limit_file).read_text(encoding="ascii").strip()
+    except OSError:
+        return usable
+    return min(usable, int(limit)) if limit.isdigit() else usable

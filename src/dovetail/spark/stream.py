@@ -1,0 +1,201 @@
+"""The streaming driver: a kernel whose state Spark keeps.
+
+    rows -> pack by cell -> one stateful operator for all inputs -> unpack -> rows
+
+Segments travel and are stored, not rows (``benchmarks/state.md`` has the figures).  The operator is
+``transformWithStateInPandas``: it is the one that sees the watermark of the inputs behind the packing, and its map
+state stores a segment under a name, so a micro-batch writes what it changed and nothing else.  Exactly-once across
+restarts is Spark's: all that a kernel knows is in that map.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from dovetail.errors import DovetailError
+from dovetail.family import StreamKernel
+from dovetail.segments import FORMAT, binary_column, blocks, pack, unpack
+
+PACKED = T.StructType(
+    [
+        T.StructField("cell", T.IntegerType()),
+        T.StructField("side", T.IntegerType()),
+        T.StructField("place", T.LongType()),
+        T.StructField("segment", T.BinaryType()),
+    ]
+)
+RESULT = T.StructType([T.StructField("segment", T.BinaryType()), T.StructField("m", T.ArrayType(T.LongType()))])
+
+_VERSION = "format"
+
+
+@dataclass(frozen=True)
+class PackRows:
+    """Rows in; segments out, with the cell they belong to and their place in the order of arrival.
+
+    Within a micro-batch rows arrive in the order of their partitions.  The last column may number the cell of each
+    row (`routed`); otherwise there is one cell.
+    """
+
+    side: int
+    routed: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once a task."""
+        context = TaskContext.get()
+        place = (context.partitionId() if context is not None else 0) << 33
+        for block in blocks(batches):
+            width = block.num_columns
+            if self.routed:
+                cells = block.column(width - 1).to_numpy()
+                parts = [(int(cell), block.take(pa.array(np.flatnonzero(cells == cell)))) for cell in np.unique(cells)]
+                width -= 1
+            else:
+                parts = [(0, block)]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([cell for cell, _ in parts], pa.int32()),
+                    pa.array([self.side] * len(parts), pa.int32()),
+                    pa.array([place] * len(parts), pa.int64()),
+                    binary_column([pack(rows.select(range(width))) for _, rows in parts]),
+                ],
+                names=PACKED.names,
+            )
+            place += block.num_rows
+
+
+class Cell(StatefulProcessor):
+    """Spark's side of a kernel: state in, rows in, results out, state back.
+
+    Spark calls it once for each cell with new rows, and once when the watermark passes the cell's timer.
+    """
+
+    def __init__(self, make: Callable[[], StreamKernel], metrics: tuple[str, ...]) -> None:
+        self._make = make
+        self._metrics = metrics
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Called by Spark before the first cell of a task."""
+        self._handle = handle
+        self._segments = handle.getMapState("segments", "name string", "segment binary")
+
+    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
+        """Called by Spark with the new segments of a cell."""
+        arrived = pd.concat(list(rows)).sort_values(["place", "side"], kind="stable")
+        segments = [
+            (int(side), unpack(segment)) for side, segment in zip(arrived["side"], arrived["segment"], strict=True)
+        ]
+        yield from self._run(segments, timerValues)
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
+        """Called by Spark when the watermark has passed the timer of a cell."""
+        yield from self._run([], timerValues)
+
+    def close(self) -> None:
+        """Called by Spark after the last cell of a task; there is nothing to let go of."""
+
+    def _run(self, segments: list[tuple[int, pa.RecordBatch]], timer_values: Any) -> Iterator[pd.DataFrame]:
+        kernel = self._make()
+        watermark = timer_values.getCurrentWatermarkInMs() if timer_values is not None else -1
+        kernel.restore(self._load(), watermark * 1000 if watermark is not None and watermark > 0 else None)
+        for side, rows in segments:
+            kernel.push(side, rows)
+        for batch in kernel.results():
+            yield pd.DataFrame({"segment": [pack(batch).to_pybytes()], "m": [None]})
+        self._save(kernel)
+        counts = [kernel.counters[name] for name in self._metrics]
+        yield pd.DataFrame({"segment": [None], "m": [counts]})
+
+    def _load(self) -> dict[str, pa.RecordBatch]:
+        state = {key[0]: unpack(value[0]) for key, value in self._segments.iterator() if key[0] != _VERSION}
+        if state:
+            stored = self._segments.getValue((_VERSION,))
+            version = int(bytes(stored[0])) if stored is not None else 0
+            if version != FORMAT:
+                raise DovetailError(
+                    f"the checkpoint holds state of format {version}; this version of Dovetail reads format {FORMAT}",
+                    accepted=f"a checkpoint of format {FORMAT}",
+                    hint="run the query with the version of Dovetail that wrote it, or start from a new checkpoint",
+                )
+        return state
+
+    def _save(self, kernel: StreamKernel) -> None:
+        changes = kernel.changes()
+        for name in changes.dropped:
+            self._segments.removeKey((name,))
+        for name, rows in changes.stored.items():
+            self._segments.updateValue((name,), (pack(rows).to_pybytes(),))
+        if changes.stored:
+            self._segments.updateValue((_VERSION,), (str(FORMAT).encode(),))
+        wake = kernel.wake_at()
+        if wake is not None:
+            # Timers are in milliseconds and fire once the watermark reaches them.
+            self._handle.registerTimer(-(-wake // 1000))
+
+
+@dataclass(frozen=True)
+class UnpackRows:
+    """Packed results in; their rows out."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once a task."""
+        for batch in batches:
+            for segment in batch.column(0):
+                if segment.is_valid:
+                    yield unpack(segment.as_buffer())
+
+
+def run_stream(
+    packed: list[DataFrame], make: Callable[[], StreamKernel], metrics: tuple[str, ...], *, event_time: bool
+) -> DataFrame:
+    """Packed inputs through one stateful operator: packed results, and counters in ``m``."""
+    together = packed[0]
+    for other in packed[1:]:
+        together = together.unionByName(other)
+    return together.groupBy("cell").transformWithStateInPandas(
+        Cell(make, metrics), RESULT, "append", "EventTime" if event_time else "None"
+    )
+
+
+def run_batch(packed: list[DataFrame], make: Callable[[], StreamKernel], metrics: tuple[str, ...]) -> DataFrame:
+    """The same kernel on static inputs: the stream whose input came at once."""
+    together = packed[0]
+    for other in packed[1:]:
+        together = together.unionByName(other)
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        kernel = make()
+        kernel.restore({}, None)
+        arrived = [
+            (place, side, segment)
+            for batch in batches
+            for side, place, segment in zip(
+                batch.column("side").to_pylist(),
+                batch.column("place").to_pylist(),
+                batch.column("segment"),
+                strict=True,
+            )
+        ]
+        for _, side, segment in sorted(arrived, key=lambda one: one[:2]):
+            kernel.push(side, unpack(segment.as_buffer()))
+        kernel.end()
+        nothing = pa.nulls(1, pa.list_(pa.int64()))
+        for batch in kernel.results():
+            yield pa.RecordBatch.from_arrays([binary_column([pack(batch)]), nothing], names=RESULT.names)
+        counts = [kernel.counters[name] for name in metrics]
+        yield pa.RecordBatch.from_arrays(
+            [pa.nulls(1, pa.binary()), pa.array([counts], pa.list_(pa.int64()))], names=RESULT.names
+        )
+
+    run.__annotations__ = {"batches": Iterator[pa.RecordBatch], "return": Iterator[pa.RecordBatch]}
+    return together.groupBy("cell").applyInArrow(run, RESULT)

@@ -1,0 +1,80 @@
+"""A theta plan as a Spark frame: the steps one after the other, with their counters observed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from dovetail.families.theta.spec import Options
+from dovetail.plan import Facts, Plan, ThetaStep
+from dovetail.predicates import Band, Equality, Inequality, Predicate, Term
+from dovetail.spark.batch import join_step
+from dovetail.spark.frames import Side, check_rest, expression_type, same_session, typed_conjuncts
+from dovetail.spark.metrics import Handle, Recorder, attach
+
+
+def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
+    """What the planner needs to know of the inputs; refuses conditions that Spark cannot evaluate."""
+    same_session(frames)
+    sides = {alias: Side.of(alias, frame) for alias, frame in frames.items()}
+    types: dict[Term, T.DataType] = {}
+    parts: list[Equality | Inequality | Band] = [*predicate.equalities, *predicate.inequalities, *predicate.bands]
+    for part in parts:
+        for term in (part.left, part.right):
+            if term not in types:
+                types[term] = expression_type(sides[term.alias], term)
+    for condition in predicate.filters:
+        check_rest(sides[condition.alias], condition.sql)
+    for rest in predicate.rests:
+        empty = [side.frame.limit(0) for alias, side in sides.items() if alias in rest.aliases]
+        if not empty:
+            empty = [next(iter(sides.values())).frame]
+        both = empty[0]
+        for other in empty[1:]:
+            both = both.crossJoin(other)
+        check_rest(Side(both, {}), rest.sql)
+    equalities, comparisons = typed_conjuncts(predicate, types)
+    session = next(iter(frames.values())).sparkSession
+    return Facts(
+        streams=frozenset(alias for alias, frame in frames.items() if frame.isStreaming),
+        equalities=tuple(equalities),
+        comparisons=tuple(comparisons),
+        shuffle_partitions=int(session.conf.get("spark.sql.shuffle.partitions") or 200),
+    )
+
+
+def theta_frame(frames: Mapping[str, DataFrame], plan: Plan) -> DataFrame:
+    """The lazy frame that a plan describes, one struct column per alias."""
+    handle = Handle(plan)
+    sides = {}
+    for alias, frame in frames.items():
+        side = Side.of(alias, frame)
+        conditions = [sql for filtered, sql in plan.filters if filtered == alias]
+        kept = side.frame
+        for sql in conditions:
+            kept = kept.filter(F.expr(sql))
+        sides[alias] = Side(kept, side.fields)
+    joined = sides[plan.steps[0].left[0]]
+    for step in plan.steps:
+        joined = _observed_step(joined, sides[step.right], step, handle, streaming=plan.mode == "beside")
+    # The inputs may have been joined in another order than the user listed them.
+    names = [alias for alias in plan.inputs if alias in joined.fields]
+    result = joined.frame if list(joined.fields) == names else joined.frame.select(*names)
+    return attach(result, handle)
+
+
+def _observed_step(left: Side, right: Side, step: ThetaStep, handle: Handle, *, streaming: bool) -> Side:
+    name = f"dovetail({','.join([*step.left, step.right])})"
+    recorder = Recorder(name, step.shuffle_partitions, streaming=streaming)
+    handle.recorders.append(recorder)
+    result = join_step(left, right, step, recorder)
+    fields = dict(left.fields)
+    if step.options.how not in ("semi", "anti"):
+        fields.update(right.fields)
+    return Side(result, fields)
+
+
+__all__ = ["Options", "theta_facts", "theta_frame"]

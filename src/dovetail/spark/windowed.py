@@ -1,0 +1,150 @@
+"""Theta joins in windows as Spark frames, batch and streaming alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from dovetail.errors import ArgumentError, UnboundedJoinError, UnsupportedTypeError, unknown_column
+from dovetail.families.theta.spec import Key
+from dovetail.families.theta.windowed import METRICS, WindowKernel, WindowSpec, WindowStep
+from dovetail.plan import Plan
+from dovetail.spark.batch import arrow_function
+from dovetail.spark.frames import Side, key_columns, quoted
+from dovetail.spark.metrics import Handle, Recorder, attach
+from dovetail.spark.stream import PACKED, PackRows, UnpackRows, run_batch, run_stream
+from dovetail.windows import CountWindow, TimeWindow
+
+
+def window_sides(frames: Mapping[str, DataFrame], plan: Plan) -> dict[str, Side]:
+    """Inputs in struct form, without the rows that a condition on one input drops."""
+    sides = {}
+    for alias, frame in frames.items():
+        side = Side.of(alias, frame)
+        kept = side.frame
+        for sql in (sql for filtered, sql in plan.filters if filtered == alias):
+            kept = kept.filter(F.expr(sql))
+        sides[alias] = Side(kept, side.fields)
+    return sides
+
+
+def window_frame(frames: Mapping[str, DataFrame], plan: Plan) -> DataFrame:
+    """The lazy frame of a windowed plan, one struct column per alias."""
+    _check(plan)
+    sides = window_sides(frames, plan)
+    spec = window_spec(sides, plan)
+    packed = [_packed(sides[alias], spec, at, plan) for at, alias in enumerate(plan.inputs)]
+    make = partial(WindowKernel, spec)
+    streaming = bool(plan.streams)
+    if streaming:
+        found = run_stream(packed, make, METRICS, event_time=isinstance(plan.window, TimeWindow))
+    else:
+        found = run_batch(packed, make, METRICS)
+    handle = Handle(plan)
+    recorder = Recorder(f"dovetail({','.join(plan.inputs)})", 1, streaming=streaming, names=METRICS)
+    handle.recorders.append(recorder)
+    rows = _unpacked(recorder.counted(found), spec, sides, plan)
+    rests = [sql for step in plan.steps for sql in step.rests]
+    if rests:
+        rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in rests))))
+    return attach(rows, handle)
+
+
+def _check(plan: Plan) -> None:
+    how = plan.steps[0].options.how
+    if how != "inner" and any(step.rests for step in plan.steps):
+        rest = next(sql for step in plan.steps for sql in step.rests)
+        raise ArgumentError(
+            f"how={how!r} in windows with the condition {rest.replace('`', '')}, which only Spark can evaluate",
+            accepted="how='inner' with any condition, or another how with comparisons of two inputs only",
+            hint="move a condition on one input into a filter of that input",
+        )
+
+
+def check_time(frames: Mapping[str, DataFrame], window: TimeWindow) -> None:
+    """Refuse a time column that an input lacks or that holds no times."""
+    for alias, frame in frames.items():
+        names = {field.name.casefold(): field for field in frame.schema.fields}
+        field = names.get(window.time.casefold())
+        if field is None:
+            raise unknown_column(window.time, alias, frame.columns, where="time=")
+        if not isinstance(field.dataType, T.TimestampType | T.TimestampNTZType):
+            raise UnsupportedTypeError(
+                f"time={window.time!r} has the type {field.dataType.simpleString()} in {alias!r}",
+                accepted="a column of type timestamp or timestamp_ntz",
+            )
+        if frame.isStreaming and "spark.watermarkDelayMs" not in field.metadata:
+            raise UnboundedJoinError(
+                f"the stream {alias!r} has no watermark on {window.time!r}, so no window of it would ever close",
+                accepted=f"a stream with a watermark, such as frame.withWatermark({window.time!r}, '10 seconds')",
+            )
+
+
+def window_spec(sides: Mapping[str, Side], plan: Plan) -> WindowSpec:
+    """The kernel's description of the join."""
+    order = [*plan.steps[0].left, *[step.right for step in plan.steps]]
+    keys: dict[str, list[Key]] = {alias: [] for alias in plan.inputs}
+    for step in plan.steps:
+        for key in (*step.step.point_keys, *step.step.box_keys):
+            if key not in keys[key.alias]:
+                keys[key.alias].append(key)
+    window = plan.window
+    return WindowSpec(
+        payload=tuple(len(sides[alias].payload) for alias in plan.inputs),
+        keys=tuple(tuple(keys[alias]) for alias in plan.inputs),
+        aliases=plan.inputs,
+        first=plan.inputs.index(order[0]),
+        steps=tuple(WindowStep(step.step, plan.inputs.index(step.right)) for step in plan.steps),
+        options=plan.steps[0].options,
+        rows=window.rows if isinstance(window, CountWindow) else None,
+        every=window.every if isinstance(window, TimeWindow) else None,
+        types=tuple(sides[alias].arrow_types() for alias in plan.inputs),
+    )
+
+
+def _packed(side: Side, spec: WindowSpec, at: int, plan: Plan) -> DataFrame:
+    alias = plan.inputs[at]
+    columns: list[Column] = [*side.payload_columns(), *_keys(spec.keys[at], plan, alias)]
+    window = plan.window
+    if isinstance(window, TimeWindow):
+        moment = F.unix_micros(F.col(f"{quoted(alias)}.{quoted(window.time)}").cast("timestamp"))
+        columns.append(moment.alias("t"))
+        number = F.floor(moment / F.lit(window.every))
+        columns.append(
+            F.coalesce(F.pmod(F.hash(number), F.lit(plan.steps[0].shuffle_partitions)), F.lit(0)).alias("cell")
+        )
+    pack = PackRows(at, routed=isinstance(window, TimeWindow))
+    return side.frame.select(*columns).mapInArrow(arrow_function(pack), PACKED)
+
+
+def _keys(keys: tuple[Key, ...], plan: Plan, alias: str) -> list[Column]:
+    """Key columns; a condition on an input whose unmatched rows count hides keys instead of dropping rows."""
+    dropped = {filtered for filtered, _ in plan.filters}
+    conditions = [f"({f.sql})" for f in plan.predicate.filters if f.alias == alias and alias not in dropped]
+    columns = key_columns(keys)
+    if conditions:
+        shown = F.expr(" AND ".join(conditions))
+        columns = [F.when(shown, column).alias(f"k{at}") for at, column in enumerate(columns)]
+    return columns
+
+
+def _unpacked(found: DataFrame, spec: WindowSpec, sides: Mapping[str, Side], plan: Plan) -> DataFrame:
+    how = plan.steps[0].options.how
+    inputs = plan.inputs[:1] if how in ("semi", "anti") else plan.inputs
+    fields = [
+        T.StructField(f"i{at}_{number}", field.dataType)
+        for at, alias in enumerate(inputs)
+        for number, (_, field) in enumerate(sides[alias].payload)
+    ]
+    outer = how in ("left", "right", "full")
+    if outer:
+        fields += [T.StructField(f"p{at}", T.BooleanType()) for at in range(len(inputs))]
+    flat = found.mapInArrow(arrow_function(UnpackRows()), T.StructType(fields))
+    columns: list[Column] = []
+    for at, alias in enumerate(inputs):
+        columns += sides[alias].structs(f"i{at}_", present=F.col(f"p{at}") if outer else None)
+    return flat.select(*columns)

@@ -1,0 +1,147 @@
+"""The local session: its settings, its check of Java, and that it leaves a user's session alone."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import warnings
+from pathlib import Path
+
+import pytest
+
+from dovetail.errors import ArgumentError
+from dovetail.spark import session as module
+from dovetail.spark.session import SessionWarning, build_conf, session
+
+
+class TestConf:
+    def test_settings_that_results_and_speed_depend_on(self):
+        conf = build_conf()
+        assert conf["spark.sql.session.timeZone"] == "UTC"
+        assert conf["spark.sql.execution.arrow.pyspark.enabled"] == "true"
+        assert conf["spark.sql.execution.arrow.maxBytesPerBatch"] == "2147483647"
+        assert conf["spark.sql.execution.arrow.maxRecordsPerBatch"] == "50000"
+        assert conf["spark.sql.streaming.stateStore.providerClass"].endswith(".RocksDBStateStoreProvider")
+        assert conf["spark.driver.host"] == conf["spark.driver.bindAddress"] == "127.0.0.1"
+        assert conf["spark.ui.enabled"] == "false"
+
+    def test_workers_run_the_interpreter_of_the_driver(self, monkeypatch):
+        monkeypatch.delenv("PYSPARK_PYTHON", raising=False)
+        monkeypatch.delenv("PYSPARK_DRIVER_PYTHON", raising=False)
+        assert build_conf()["spark.pyspark.python"] == sys.executable
+
+    def test_an_interpreter_that_the_user_chose_stays(self, monkeypatch):
+        monkeypatch.setenv("PYSPARK_PYTHON", "/opt/python")
+        assert build_conf()["spark.pyspark.python"] == "/opt/python"
+
+    @pytest.mark.parametrize(
+        ("master", "partitions"),
+        [("local", 4), ("local[1]", 4), ("local[3]", 6), ("local[8]", 16), ("local[8, 2]", 16)],
+    )
+    def test_partitions_follow_the_cores(self, master, partitions):
+        assert build_conf(master=master)["spark.sql.shuffle.partitions"] == str(partitions)
+
+    def test_conf_of_the_caller_wins_and_is_written_as_spark_reads_it(self):
+        conf = build_conf(conf={"spark.ui.enabled": True, "spark.sql.shuffle.partitions": 7, "spark.x": "y"})
+        assert (conf["spark.ui.enabled"], conf["spark.sql.shuffle.partitions"], conf["spark.x"]) == (
+            "true",
+            "7",
+            "y",
+        )
+
+    @pytest.mark.parametrize("memory", ["4", "g", "4 g", "0g", "-1g", "1.5g", "lots", ""])
+    def test_memory_that_is_no_size(self, memory):
+        with pytest.raises(ArgumentError, match="is not a size"):
+            build_conf(memory=memory)
+
+    @pytest.mark.parametrize(
+        ("total", "heap"), [(1, "1024m"), (2, "1024m"), (6, "3072m"), (16, "8192m"), (512, "8192m")]
+    )
+    def test_memory_is_half_within_1_and_8_gib(self, monkeypatch, total, heap):
+        monkeypatch.setattr(module, "_usable_memory", lambda: total << 30)
+        assert build_conf()["spark.driver.memory"] == heap
+
+    def test_limit_of_a_container_counts(self, tmp_path):
+        limit = tmp_path / "memory.max"
+        limit.write_text(f"{1 << 28}\n")
+        assert module._usable_memory(str(limit)) == 1 << 28
+        limit.write_text("max\n")
+        assert module._usable_memory(str(limit)) == module._usable_memory(str(tmp_path / "missing"))
+
+    def test_log_settings_join_the_options_of_the_caller(self):
+        options = build_conf(conf={"spark.driver.extraJavaOptions": "-Xss4m"})["spark.driver.extraJavaOptions"]
+        assert options.startswith("-Xss4m -Dlog4j2.configurationFile=file://")
+        log_file = Path(options.partition("=file://")[2])
+        assert "rootLogger.level = error" in log_file.read_text()
+
+    @pytest.mark.parametrize(
+        "chosen",
+        [{"spark.log.level": "INFO"}, {"spark.driver.extraJavaOptions": "-Dlog4j2.configurationFile=/x"}],
+    )
+    def test_log_settings_of_the_caller_stay(self, chosen):
+        assert chosen.items() <= build_conf(conf=chosen).items()
+        assert "log4j2.properties" not in str(build_conf(conf=chosen))
+
+
+class TestSession:
+    def test_starts_and_its_workers_run_this_python(self, spark):
+        def versions(batches):
+            import sys
+
+            import pyarrow as pa
+
+            for batch in batches:
+                yield pa.RecordBatch.from_pydict({"python": [sys.executable] * batch.num_rows})
+
+        rows = spark.range(0, 4, numPartitions=2).mapInArrow(versions, "python string").collect()
+        # A virtual environment's python is a link; the workers may report either end.
+        assert {os.path.realpath(row.python) for row in rows} == {os.path.realpath(sys.executable)}
+        assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+
+    def test_existing_session_comes_back_untouched(self, spark):
+        before = spark.conf.getAll
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            assert session() is spark
+        assert spark.conf.getAll == before
+
+    def test_arguments_without_effect_are_named(self, spark):
+        before = spark.conf.getAll
+        with pytest.warns(SessionWarning, match="so master, conf had no effect"):
+            found = session(master="local[7]", conf={"spark.sql.session.timeZone": "Asia/Tokyo"})
+        assert found is spark
+        assert spark.conf.getAll == before
+
+    def test_session_of_another_thread_is_found(self, spark):
+        found = []
+        thread = threading.Thread(target=lambda: found.append(session()))
+        thread.start()
+        thread.join()
+        assert found[0].sparkContext is spark.sparkContext
+
+    @pytest.mark.spark
+    def test_start_is_quiet(self, tmp_path):
+        script = "from dovetail.spark.session import session; print(session(master='local[1]').range(3).count())"
+        run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True)
+        # The JVM itself announces the vector module; no setting of Spark or Java silences that line.
+        noise = [line for line in run.stderr.splitlines() if "incubator" not in line]
+        assert (run.stdout.strip(), noise) == ("3", [])
+
+    @pytest.mark.spark
+    @pytest.mark.slow
+    def test_connect_session_of_the_environment_keeps_its_settings(self, tmp_path):
+        script = (
+            "from dovetail.spark.session import session; s = session(); "
+            "print(type(s).__module__, s.conf.get('spark.sql.shuffle.partitions'), s.range(3).count())"
+        )
+        run = subprocess.run(
+            [sys.executable, "-c", script],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            check=True,
+            env={**os.environ, "SPARK_REMOTE": "local[1]"},
+        )
+        assert run.stdout.split() == ["pyspark.sql.connect.session", "200", "3"]

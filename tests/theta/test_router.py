@@ -1,0 +1,256 @@
+"""Routings: every matching pair meets where it is owned, points stay single, and cells stay even."""
+
+from __future__ import annotations
+
+from collections import Counter
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from dovetail.families.theta import router
+from dovetail.families.theta.encode import routing_boxes, routing_points
+from dovetail.families.theta.papers import PairRouting, end_codes, partition_axis
+from dovetail.families.theta.router import Routing, Sample, fit, overlap_axes, without_sample
+from dovetail.families.theta.spec import Options, Step
+from dovetail.families.theta.stages import POINTS, FitStage, RouteStage, SampleStage, read_routing, row_hashes
+from dovetail.placement import spark_partition
+from dovetail.segments import unpack
+
+from .harness import Knobs, _flat, join, numbered, plan
+
+CONDITIONS = {
+    "less": "R.a < S.x",
+    "at least": "R.a >= S.x",
+    "band": "ABS(R.a - S.x) <= 3",
+    "overlap": "R.a <= S.y AND R.b >= S.x",
+    "strict overlap": "R.a < S.y AND R.b > S.x",
+    "between": "R.a BETWEEN S.x AND S.y",
+    "key": "R.k = S.k",
+    "key and band": "R.k = S.k AND R.a - S.x BETWEEN -2 AND 2",
+    "key and overlap": "R.k = S.k AND R.a <= S.y AND R.b >= S.x",
+}
+
+small = st.integers(-6, 6)
+
+
+def _table(values: list[tuple[int, int, int]], names: tuple[str, str, str]) -> pa.Table:
+    columns = zip(*values, strict=True) if values else ([], [], [])
+    return pa.table({n: pa.array(list(c), pa.int64()) for n, c in zip(names, columns, strict=True)})
+
+
+rows = st.lists(st.tuples(small, small, st.integers(0, 2)), max_size=25)
+tables = st.tuples(rows.map(lambda v: _table(v, ("a", "b", "k"))), rows.map(lambda v: _table(v, ("x", "y", "k"))))
+
+
+def _sample(step: Step, side: int, flat: pa.RecordBatch) -> Sample:
+    keys = [flat.column(at) for at in range(len(step.point_keys if side == POINTS else step.box_keys))]
+    hashes = flat.column(len(keys)).to_numpy() if step.equalities else np.zeros(flat.num_rows, dtype=np.int64)
+    none = np.empty((0, flat.num_rows), dtype=np.int64)
+    if side == POINTS:
+        codes = [routing_points(axis, keys) for axis in step.axes]
+        low = high = np.stack(codes) if codes else none
+    else:
+        ranges = [routing_boxes(axis, keys) for axis in step.axes]
+        low = np.stack([r[0] for r in ranges]) if ranges else none
+        high = np.stack([r[1] for r in ranges]) if ranges else none
+    return Sample(hashes, low, high, float(flat.num_rows))
+
+
+def _places(routing, step: Step, side: int, flat: pa.RecordBatch, ties: np.ndarray) -> dict[int, set[int]]:
+    sample = _sample(step, side, flat)
+    keys = [flat.column(at) for at in range(len(step.point_keys if side == POINTS else step.box_keys))]
+    points = side == POINTS
+    found = routing.points(step, sample.hash, keys, ties) if points else routing.boxes(step, sample.hash, keys)
+    places: dict[int, set[int]] = {}
+    for row, cell in zip(*(part.tolist() for part in found), strict=True):
+        assert 0 <= cell < routing.cells
+        assert cell not in places.setdefault(row, set())
+        places[row].add(cell)
+    return places
+
+
+def _all_routings(step: Step, points: Sample, boxes: Sample, partitions: int) -> list[Routing]:
+    modes = [("axis", (d,)) for d in range(len(step.axes))] or [("axis", ())]
+    modes += [("overlap", pair) for pair in overlap_axes(step)]
+    return [router._fitted(mode, axes, points, boxes, 6, partitions) for mode, axes in modes]
+
+
+@pytest.mark.parametrize("name", CONDITIONS)
+@given(tables=tables, partitions=st.integers(1, 4), seed=st.integers(0, 9))
+def test_matching_pairs_have_one_owner(name, tables, partitions, seed):
+    left, right = tables
+    step = plan(CONDITIONS[name], left, right).step
+    sides = [right, left] if step.swapped else [left, right]
+    flats = [_flat(step, side, sides[side], Knobs(), payload=False) for side in (0, 1)]
+    samples = [_sample(step, side, flats[side]) for side in (0, 1)]
+    ties = np.random.default_rng(seed).integers(-(2**63), 2**63 - 1, flats[0].num_rows)
+    want = join(CONDITIONS[name], left, right).pairs
+    want = [(s, r) if step.swapped else (r, s) for r, s in want]
+    routings = [*_all_routings(step, *samples, partitions), without_sample(step, partitions)]
+    for routing in routings:
+        at = [_places(routing, step, side, flats[side], ties) for side in (0, 1)]
+        if not routing.owner:
+            # The one cell of a point owns all its pairs.
+            assert all(len(cells) == 1 for cells in at[0].values())
+            assert len(at[0]) == flats[0].num_rows
+        for i, j in want:
+            meet = at[0].get(i, set()) & at[1].get(j, set())
+            if not routing.owner:
+                assert len(meet) == 1
+            else:
+                assert max(min(at[0][i]), min(at[1][j])) in meet
+
+
+@given(tables=tables, partitions=st.integers(1, 4))
+def test_overlap_finds_each_pair_once(tables, partitions):
+    left, right = tables
+    on = CONDITIONS["overlap"]
+    fitted = router._fitted
+
+    def only_overlap(mode, axes, *rest):
+        found = fitted(mode, axes, *rest)
+        cost = found.cost if mode == "overlap" else np.full_like(found.cost, 1e9)
+        return Routing(found.mode, found.axes, found.bounds, found.numbers, cost)
+
+    with patch.object(router, "_fitted", only_overlap):
+        knobs = Knobs(partitions=partitions, cell_rows=3, tasks=2, block_rows=4)
+        found = Counter(join(on, left, right, knobs=knobs).pairs)
+    assert found == Counter(join(on, left, right).pairs)
+    assert set(found.values()) <= {1}
+
+
+@given(tables=tables, partitions=st.integers(1, 6))
+def test_buffers_come_back(tables, partitions):
+    left, right = tables
+    step = plan(CONDITIONS["key and overlap"], left, right).step
+    samples = [_sample(step, s, _flat(step, s, t, Knobs(), payload=False)) for s, t in enumerate(tables)]
+    bare = plan("R.a < S.x", left, right).step
+    routings = [
+        *_all_routings(step, *samples, partitions),
+        without_sample(step, partitions),
+        without_sample(bare, partitions),
+    ]
+    for routing in routings:
+        back = read_routing(routing.to_buffer().to_pybytes())
+        assert isinstance(back, Routing)
+        assert (back.mode, back.axes, back.cells) == (routing.mode, routing.axes, routing.cells)
+        for one, other in zip(back.bounds, routing.bounds, strict=True):
+            assert one.tolist() == other.tolist()
+        assert back.numbers.tolist() == routing.numbers.tolist()
+        assert back.cost.tolist() == routing.cost.tolist()
+
+
+@pytest.mark.parametrize("algorithm", ["prefap", "ftj", "cfs", "obt", "rbm"])
+@pytest.mark.parametrize("may_copy", [True, False])
+@given(tables=tables, partitions=st.integers(1, 5))
+def test_pair_routings(algorithm, may_copy, tables, partitions):
+    left, right = tables
+    step = plan("R.a < S.x", left, right, how="left").step
+    flats = [_flat(step, side, table, Knobs(), payload=False) for side, table in enumerate(tables)]
+    axis = partition_axis(step)
+    values = routing_points(axis, [flats[0].column(0)]), end_codes(axis, [flats[1].column(0)])
+    options = Options("inner" if may_copy else "left", algorithm, partitions)
+    routing = PairRouting.fit(step, *values, options, partitions=3, may_copy_points=may_copy)
+    back = read_routing(routing.to_buffer())
+    assert isinstance(back, PairRouting)
+    ties = np.zeros(flats[0].num_rows, dtype=np.int64)
+    at = [_places(back, step, side, flats[side], ties) for side in (0, 1)]
+    assert at == [_places(routing, step, side, flats[side], ties) for side in (0, 1)]
+    if not may_copy:
+        assert all(len(cells) == 1 for cells in at[0].values())
+    for i, j in join("R.a < S.x", left, right).pairs:
+        assert len(at[0][i] & at[1][j]) == 1
+
+
+def _skewed(rows: int, share: float) -> pa.Table:
+    values = np.random.default_rng(3).integers(0, 1_000_000, rows)
+    values[: int(rows * share)] = 500_000
+    return pa.table({"a": values, "b": values + 10, "k": np.zeros(rows, dtype=np.int64)})
+
+
+@pytest.mark.parametrize("on", ["R.a < S.x", "ABS(R.a - S.x) <= 5", "R.k = S.k AND R.a <= S.x"])
+def test_heavy_value_is_cut(on):
+    """Half of the points have one value: no cell gets much more than its share of them."""
+    left = _skewed(20_000, 0.5)
+    right = _skewed(20_000, 0.0).rename_columns(["x", "y", "k"])
+    step = plan(on, left, right, how="left").step
+    flats = [_flat(step, side, table, Knobs(), payload=True) for side, table in enumerate((numbered(left), right))]
+    samples = [_sample(step, s, f.select(range(f.num_columns)[3 + (s == 0) :])) for s, f in enumerate(flats)]
+    routing = fit(step, *samples, partitions=8, may_copy_points=False)
+    assert routing.splits_values
+    ties = row_hashes(flats[0], 4)
+    keys = [flats[0].column(4 + at) for at in range(len(step.point_keys))]
+    _, cells = routing.points(step, samples[0].hash, keys, ties)
+    load = np.bincount(cells, minlength=routing.cells)
+    assert load.sum() == 20_000
+    # Cells are cut by rows of both sides, so a cell of points alone may hold twice the average.
+    assert load.max() <= 2.5 * load.mean()
+
+
+def test_light_values_are_not_cut():
+    left, right = _skewed(5000, 0.0), _skewed(5000, 0.0).rename_columns(["x", "y", "k"])
+    step = plan("R.a < S.x", left, right).step
+    samples = [_sample(step, s, _flat(step, s, t, Knobs(), payload=False)) for s, t in enumerate((left, right))]
+    assert not fit(step, *samples, partitions=8, may_copy_points=False).splits_values
+
+
+def test_overlap_mode_wins_where_intervals_are_short():
+    random = np.random.default_rng(0)
+    start = random.integers(0, 10**9, 20_000)
+    left = pa.table({"a": start, "b": start + 100})
+    right = left.rename_columns(["x", "y"])
+    step = plan("R.a <= S.y AND R.b >= S.x", left, right).step
+    samples = [_sample(step, s, _flat(step, s, t, Knobs(), payload=False)) for s, t in enumerate((left, right))]
+    assert fit(step, *samples, partitions=8, may_copy_points=True).mode == "overlap"
+    assert fit(step, *samples, partitions=8, may_copy_points=False).mode == "axis"
+
+
+@given(tables=tables, partitions=st.integers(1, 8))
+def test_numbers_are_distinct_and_in_range(tables, partitions):
+    left, right = tables
+    step = plan("R.a < S.x", left, right).step
+    samples = [_sample(step, s, _flat(step, s, t, Knobs(), payload=False)) for s, t in enumerate((left, right))]
+    for routing in _all_routings(step, *samples, partitions):
+        assert len(set(routing.numbers.tolist())) == routing.cells
+        assert set(spark_partition(routing.numbers, partitions).tolist()) <= set(range(partitions))
+
+
+@pytest.mark.parametrize("sampled", [True, False])
+@pytest.mark.parametrize("on", ["R.a < S.x", "R.k = S.k AND R.a < S.x"])
+@given(data=st.data(), values=rows.filter(bool))
+def test_places_do_not_depend_on_the_order_of_rows(on, sampled, data, values):
+    """Spark may run a task again, with its rows in another order: each must go where it went before."""
+    left, right = _table(values, ("a", "b", "k")), _table(values, ("x", "y", "k"))
+    # Every third row can match nothing, and is still reported once.
+    left = left.set_column(
+        0, "a", pa.array([None if i % 3 == 0 else v for i, v in enumerate(left["a"].to_pylist())], pa.int64())
+    )
+    step = plan(on, left, right, how="left")
+    common = {"step": step.step, "options": step.kernel_options, "payload": (4, 3)}
+    keys = _flat(step.step, POINTS, left, Knobs(), payload=False)
+    if sampled:
+        with patch.object(router, "CELL_ROWS", 2):
+            sample = list(SampleStage(**common)(iter([keys])))
+            (fitted,) = FitStage(**common, partitions=3)(iter(sample))
+        raw = fitted.column(0)[0].as_py()
+    else:
+        raw = without_sample(step.step, 3).to_buffer().to_pybytes()
+    flat = _flat(step.step, POINTS, numbered(left), Knobs(), payload=True)
+    stage = RouteStage(**common, routing=raw)
+
+    def homes(batch: pa.RecordBatch) -> dict[int, int]:
+        found = {}
+        for out in stage(iter([batch])):
+            for cell, segment in zip(out.column("cell").to_pylist(), out.column("segment"), strict=True):
+                found.update(dict.fromkeys(unpack(segment.as_buffer()).column(3).to_pylist(), cell))
+        return found
+
+    order = data.draw(st.permutations(range(flat.num_rows)))
+    assume(order != sorted(order))
+    first = homes(flat)
+    assert sorted(first) == list(range(flat.num_rows))
+    assert homes(flat.take(pa.array(order))) == first
