@@ -252,10 +252,7 @@ class _PackedProcessor(StatefulProcessor):
             if h.hi < floor:
                 self.segments.removeKey((h.side, h.lo, h.hi, tag))
         live = [(tag, h) for tag, h in stored if h.hi >= floor]
-        if self.form == "row":
-            new = [Held(r.side, r.lo, r.hi, bytes(r.seg)) for r in rows]
-        else:
-            new = segments_in(rows)
+        new = [Held(r.side, r.lo, r.hi, bytes(r.seg)) for r in rows] if self.form == "row" else segments_in(rows)
         blob = probe(new, [h for _, h in live])
         for h in new:
             tag = uuid.uuid4().hex
@@ -380,9 +377,7 @@ def spark_join(r: DataFrame, s: DataFrame) -> DataFrame:
 def group_state(r: DataFrame, s: DataFrame) -> DataFrame:
     grouped = packed(r, s, even_cells(PARTITIONS, 1)).groupBy("cell")
     timeout = GroupStateTimeout.NoTimeout
-    out = grouped.applyInPandasWithState(
-        group_state_join, "blob binary", "head binary, data binary", "append", timeout
-    )
+    out = grouped.applyInPandasWithState(group_state_join, "blob binary", "head binary, data binary", "append", timeout)
     return out.mapInArrow(unpack, PAIR)
 
 
@@ -453,9 +448,7 @@ VARIANTS = [
     Variant("k", "rows travel, rows as state, transformWithStateInPandas", "rocksdb", rows_join("rows")),
     Variant("d", "packed, transformWithStateInPandas", "rocksdb", processor_join("pandas")),
     Variant("i", "packed, transformWithState (Row)", "rocksdb", processor_join("row")),
-    Variant(
-        "j", "packed, transformWithStateInPandas, worker cache", "rocksdb", processor_join("pandas", True)
-    ),
+    Variant("j", "packed, transformWithStateInPandas, worker cache", "rocksdb", processor_join("pandas", True)),
     Variant("l", "packed, transformWithState (Row), worker cache", "rocksdb", processor_join("row", True)),
     Variant("e", "packed, applyInPandasWithState", "memory", group_state),
     Variant("f", "packed, applyInPandasWithState", "rocksdb", group_state),
@@ -579,10 +572,7 @@ def run(spark: SparkSession, variant: Variant, folders: dict[str, Path], root: P
     settings = {"spark.sql.streaming.stateStore.providerClass": STORES[variant.store], **dict(variant.conf)}
     for key, value in settings.items():
         spark.conf.set(key, value)
-    sides = [
-        spark.readStream.schema(ROW).option("maxFilesPerTrigger", 1).parquet(str(folders[side]))
-        for side in "rs"
-    ]
+    sides = [spark.readStream.schema(ROW).option("maxFilesPerTrigger", 1).parquet(str(folders[side])) for side in "rs"]
     frame = variant.build(sides[0], sides[1])
     observed = frame.observe("out", fn.count(fn.lit(1)).alias("n"))
     checkpoint = Path(tempfile.mkdtemp(prefix=f"checkpoint-{variant.key}-", dir=root))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import ArgumentError
 from dovetail.families.theta.spec import Algorithm, How, Options
 from dovetail.plan import plan_theta
+from dovetail.plantext import plan_text
 from dovetail.predicates import parse
 from dovetail.windows import TimeWindow, tumbling
 
@@ -124,4 +125,4 @@ def explain(frame: DataFrame) -> None:
     """  # noqa: E501
     from dovetail.spark.metrics import handle_of
 
-    print(handle_of(frame, "explain").plan)
+    print(plan_text(handle_of(frame, "explain").plan))

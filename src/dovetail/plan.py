@@ -74,7 +74,7 @@ class ThetaStep:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a call will do.  ``str(plan)`` is what :func:`dovetail.explain` prints."""
+    """What a call will do; :func:`dovetail.plantext.plan_text` puts it into words."""
 
     mode: Mode
     inputs: tuple[str, ...]
@@ -84,11 +84,6 @@ class Plan:
     """(alias, condition) that drops rows of an input before the join."""
     steps: tuple[ThetaStep, ...]
     window: CountWindow | TimeWindow | None = None
-
-    def __str__(self) -> str:
-        from dovetail.plantext import plan_text
-
-        return plan_text(self)
 
 
 def plan_theta(
@@ -126,6 +121,9 @@ def plan_theta(
         left, right = tuple(order[:at]), order[at]
         steps.append(_step(left, right, order, predicate, facts, options, beside=beside, sample=sample, mode=mode))
     kept = _preserved(order, options.how)
+    if isinstance(window, CountWindow):
+        # A row that was dropped would not count, and every window after it would begin elsewhere.
+        kept = frozenset(inputs)
     filters = tuple((f.alias, f.sql) for f in predicate.filters if f.alias not in kept)
     return Plan(mode, inputs, facts.streams, predicate, filters, tuple(steps), window)
 

@@ -62,10 +62,13 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(
             [pa.array([], type=field.type) for field in combined.schema], schema=combined.schema
         )
-    return pa.RecordBatch.from_arrays(
-        [column.chunk(0) for column in combined.columns],  # type: ignore[misc]
-        schema=combined.schema,
-    )
+    return pa.RecordBatch.from_arrays([_one_chunk(column) for column in combined.columns], schema=combined.schema)
+
+
+def _one_chunk(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
+    """A column as one array.  Texts beyond 2 GiB cannot be: then Arrow raises, where a first chunk would lose rows."""
+    chunks: list[pa.Array[Any]] = column.chunks
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
 
 
 def concat(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:

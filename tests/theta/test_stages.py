@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
+from datetime import date
+from decimal import Decimal
+from itertools import product
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -11,7 +16,7 @@ from hypothesis import strategies as st
 from dovetail.families.theta.spec import ALGORITHMS, HOWS
 
 from .harness import Knobs, join
-from .shapes import Case, cases
+from .shapes import INT64, TYPES, Case, Conjunct, cases
 
 RIVALS = [name for name in ALGORITHMS if name != "auto"]
 
@@ -58,3 +63,55 @@ def test_rivals(case, algorithm, how, knobs):
 @given(case=cases(), knobs=knobs)
 def test_beside(case, how, small, knobs):
     check(case, how, broadcast=small, knobs=knobs)
+
+
+# --- corners that random data rarely meets ---------------------------------------------------------------------
+
+CORNERS = {
+    "int": [-(2**31), -1, 0, 1, 2**31 - 1, None],
+    "bigint": [INT64.min, INT64.min + 1, -1, 0, 1, 2, INT64.max - 1, INT64.max, None],
+    "double": [-math.inf, -1e308, -1.0, -0.0, 0.0, 5e-324, 0.1, 0.3, 1.0, 2.5, 1e308, math.inf, math.nan, None],
+    "float": [-math.inf, -1.0, -0.0, 0.0, 0.10000000149011612, 0.30000001192092896, 1.0, 2.5, math.inf, math.nan, None],
+    "decimal": [
+        Decimal(f"-{10**16 - 1}.99"),
+        Decimal("-0.01"),
+        Decimal("0.00"),
+        Decimal("2.50"),
+        Decimal(10**16 - 1),
+        None,
+    ],
+    "date": [date(1, 1, 1), date(1969, 12, 31), date(1970, 1, 1), date(1970, 1, 3), date(9999, 12, 31), None],
+}
+
+
+@pytest.mark.parametrize("how", ["left", "right"])
+@pytest.mark.parametrize("kind", CORNERS)
+def test_bands_over_corner_values(kind, how):
+    """Every corner with every other, for every form of a band, seen from either input."""
+    left = pa.table({"a": pa.array(CORNERS[kind], TYPES[kind].arrow)})
+    right = left.rename_columns(["x"])
+    for (sql, value), strict, turned in product(TYPES[kind].bounds, [False, True], [False, True]):
+        gap = "S.x - R.a" if turned else "R.a - S.x"
+        less, more = ("<", ">") if strict else ("<=", ">=")
+        single = kind == "float"
+        end = (value, strict)
+        found = [
+            Conjunct(f"{gap} {less} {sql}", "a", "x", "band", None, end, single, turned),
+            Conjunct(f"{gap} {more} {sql}", "a", "x", "band", end, None, single, turned),
+            Conjunct(f"ABS({gap}) {less} {sql}", "a", "x", "band", (-value, strict), end, single, turned),
+        ]
+        for conjunct in found:
+            check(Case((conjunct,), left, right), how)
+            # A band and an inequality over the same columns share an axis.
+            both = (conjunct, Conjunct("R.a <= S.x", "a", "x", "<="))
+            check(Case(both, left, right), how)
+
+
+@pytest.mark.parametrize("how", ["left", "right", "full"])
+@pytest.mark.parametrize("op", ["<", "<=", ">", ">="])
+@pytest.mark.parametrize("kind", CORNERS)
+def test_inequalities_over_corner_values(kind, op, how):
+    left = pa.table({"a": pa.array(CORNERS[kind], TYPES[kind].arrow)})
+    case = Case((Conjunct(f"R.a {op} S.x", "a", "x", op),), left, left.rename_columns(["x"]))
+    for algorithm in ("auto", "prefap", "obt"):
+        check(case, how, algorithm=algorithm, knobs=Knobs(partitions=2, cell_rows=3))

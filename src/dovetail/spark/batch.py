@@ -10,6 +10,7 @@ nothing runs before the user's action, and the plan works wherever Spark SQL doe
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
@@ -88,7 +89,7 @@ class _Counted:
         self.sources = (self._sources(POINTS), self._sources(BOXES))
         self.candidates = bool(plan.rests) and plan.options.how != "inner"
 
-    def arguments(self) -> dict[str, object]:
+    def arguments(self) -> dict[str, Any]:
         return {
             "step": self.plan.step,
             "options": self.plan.kernel_options,
@@ -157,7 +158,7 @@ class _Counted:
             judged = both.select("#found.*", keep.alias("keep"))
             finish = FinishStage(how, self.payload[POINTS], self.payload[BOXES])
             wanted = self.payload[POINTS] + (self.payload[BOXES] + 1 if how == "left" else 0)
-            schema = self.schema(JoinStage(**self.arguments()))  # type: ignore[arg-type]
+            schema = self.schema(JoinStage(**self.arguments()))
             found = judged.mapInArrow(arrow_function(finish), T.StructType(schema.fields[:wanted]))
             columns = self.points.structs("c")
             if how == "left":
@@ -172,7 +173,7 @@ def _ordered(rows: DataFrame, left: Side, right: Side) -> DataFrame:
 
 
 def _shuffled(counted: _Counted, plan: ThetaStep) -> DataFrame:
-    arguments = {
+    arguments: dict[str, Any] = {
         "step": plan.step,
         "options": plan.kernel_options,
         "payload": counted.payload,
@@ -190,9 +191,9 @@ def _shuffled(counted: _Counted, plan: ThetaStep) -> DataFrame:
         flat = counted.flat(side)
         if routing is not None:
             flat = flat.select("*", first_row(routing).alias("g"))
-        stage = RouteStage(**arguments, side=side, routing=static)  # type: ignore[arg-type]
+        stage = RouteStage(**arguments, side=side, routing=static)
         segments.append(flat.mapInArrow(arrow_function(stage), _SEGMENTS))
-    join = JoinStage(**counted.arguments())  # type: ignore[arg-type]
+    join = JoinStage(**counted.arguments())
     # Points before boxes: a cell keeps its points and lets its boxes pass by.
     return (
         segments[POINTS]
@@ -207,16 +208,18 @@ def _shuffled(counted: _Counted, plan: ThetaStep) -> DataFrame:
 def _routing(counted: _Counted, plan: ThetaStep) -> Column:
     everything = plan.kernel_options.algorithm != "auto"
     fraction = 1.0 if everything else SAMPLE_FRACTION
-    arguments = {"step": plan.step, "options": plan.kernel_options, "payload": counted.payload}
+    arguments: dict[str, Any] = {"step": plan.step, "options": plan.kernel_options, "payload": counted.payload}
     samples = []
     for side in (POINTS, BOXES):
         of = counted.points if side == POINTS else counted.boxes
         keys = of.frame.select(*counted.keys(side))
         if not everything:
             keys = keys.sample(fraction=fraction, seed=0)
-        stage = SampleStage(**arguments, side=side, fraction=fraction, everything=everything)  # type: ignore[arg-type]
+        stage = SampleStage(**arguments, side=side, fraction=fraction, everything=everything)
         samples.append(keys.mapInArrow(arrow_function(stage), _SAMPLES))
-    fit = FitStage(**arguments, partitions=plan.shuffle_partitions)  # type: ignore[arg-type]
+    fit = FitStage(
+        **arguments, partitions=plan.shuffle_partitions, widths=(counted.points.width(), counted.boxes.width())
+    )
     gathered = samples[POINTS].unionByName(samples[BOXES]).repartition(1)
     return gathered.mapInArrow(arrow_function(fit), T.StructType([T.StructField("routing", T.BinaryType())])).scalar()
 
@@ -228,8 +231,8 @@ def first_row(value: Column) -> Column:
 
 def _beside(counted: _Counted, *, streaming: bool) -> DataFrame:
     segment = T.StructType([T.StructField("segment", T.BinaryType())])
-    whole = counted.flat(BOXES).repartition(1).mapInArrow(arrow_function(PackStage()), segment).scalar()
-    stage = BesideStage(**counted.arguments(), packed=streaming)  # type: ignore[arg-type]
+    whole = counted.flat(BOXES).coalesce(1).mapInArrow(arrow_function(PackStage()), segment).scalar()
+    stage = BesideStage(**counted.arguments(), packed=streaming)
     points = counted.flat(POINTS)
     if streaming:
         blocks = points.mapInArrow(arrow_function(PackStage(whole=False)), segment)

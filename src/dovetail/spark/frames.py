@@ -54,6 +54,11 @@ class Side:
         """The payload's Arrow types, as Spark sends and expects them."""
         return tuple(to_arrow_type(field.dataType, timezone="UTC") for _, field in self.payload)
 
+    def width(self) -> int:
+        """About how many bytes a row takes; texts and nested values are guessed, since only rows could tell."""
+        kinds = self.arrow_types()
+        return sum(kind.bit_width // 8 if pa.types.is_primitive(kind) else 64 for kind in kinds)
+
     def structs(self, prefix: str, *, present: Column | None = None) -> list[Column]:
         """The inverse of :meth:`payload_columns`: one struct column per alias, NULL where not `present`."""
         columns: list[Column] = []

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
@@ -43,31 +44,29 @@ _VERSION = "format"
 class PackRows:
     """Rows in; segments out, with the cell they belong to and their place in the order of arrival.
 
-    Within a micro-batch rows arrive in the order of their partitions.  The last column may number the cell of each
-    row (`routed`); otherwise there is one cell.
+    Within a micro-batch rows arrive in the order of their partitions.  `cells` numbers the cell of each row; without
+    it there is one cell.
     """
 
     side: int
-    routed: bool
+    cells: Callable[[pa.RecordBatch], npt.NDArray[np.int64]] | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
         context = TaskContext.get()
         place = (context.partitionId() if context is not None else 0) << 33
         for block in blocks(batches):
-            width = block.num_columns
-            if self.routed:
-                cells = block.column(width - 1).to_numpy()
-                parts = [(int(cell), block.take(pa.array(np.flatnonzero(cells == cell)))) for cell in np.unique(cells)]
-                width -= 1
-            else:
+            if self.cells is None:
                 parts = [(0, block)]
+            else:
+                cells = self.cells(block)
+                parts = [(int(cell), block.take(np.flatnonzero(cells == cell))) for cell in np.unique(cells)]
             yield pa.RecordBatch.from_arrays(
                 [
                     pa.array([cell for cell, _ in parts], pa.int32()),
                     pa.array([self.side] * len(parts), pa.int32()),
                     pa.array([place] * len(parts), pa.int64()),
-                    binary_column([pack(rows.select(range(width))) for _, rows in parts]),
+                    binary_column([pack(rows) for _, rows in parts]),
                 ],
                 names=PACKED.names,
             )
@@ -88,6 +87,7 @@ class Cell(StatefulProcessor):
         """Called by Spark before the first cell of a task."""
         self._handle = handle
         self._segments = handle.getMapState("segments", "name string", "segment binary")
+        self._called: set[Any] = set()
 
     def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
         """Called by Spark with the new segments of a cell."""
@@ -95,11 +95,15 @@ class Cell(StatefulProcessor):
         segments = [
             (int(side), unpack(segment)) for side, segment in zip(arrived["side"], arrived["segment"], strict=True)
         ]
+        self._called.add(key)
         yield from self._run(segments, timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
-        """Called by Spark when the watermark has passed the timer of a cell."""
-        yield from self._run([], timerValues)
+        """Called by Spark when the watermark has passed the timer of a cell, after all new rows."""
+        # One call at a watermark does it all, and counts what the cell holds once.
+        if key not in self._called:
+            self._called.add(key)
+            yield from self._run([], timerValues)
 
     def close(self) -> None:
         """Called by Spark after the last cell of a task; there is nothing to let go of."""
@@ -117,17 +121,17 @@ class Cell(StatefulProcessor):
         yield pd.DataFrame({"segment": [None], "m": [counts]})
 
     def _load(self) -> dict[str, pa.RecordBatch]:
-        state = {key[0]: unpack(value[0]) for key, value in self._segments.iterator() if key[0] != _VERSION}
-        if state:
-            stored = self._segments.getValue((_VERSION,))
-            version = int(bytes(stored[0])) if stored is not None else 0
+        stored = {key[0]: bytes(value[0]) for key, value in self._segments.iterator()}
+        if stored:
+            # Before anything is opened: another format may not be Arrow at all.
+            version = int(stored.pop(_VERSION, b"0"))
             if version != FORMAT:
                 raise DovetailError(
                     f"the checkpoint holds state of format {version}; this version of Dovetail reads format {FORMAT}",
                     accepted=f"a checkpoint of format {FORMAT}",
                     hint="run the query with the version of Dovetail that wrote it, or start from a new checkpoint",
                 )
-        return state
+        return {name: unpack(segment) for name, segment in stored.items()}
 
     def _save(self, kernel: StreamKernel) -> None:
         changes = kernel.changes()
@@ -139,20 +143,29 @@ class Cell(StatefulProcessor):
             self._segments.updateValue((_VERSION,), (str(FORMAT).encode(),))
         wake = kernel.wake_at()
         if wake is not None:
-            # Timers are in milliseconds and fire once the watermark reaches them.
-            self._handle.registerTimer(-(-wake // 1000))
+            # Timers are in milliseconds and fire once the watermark reaches them.  The watermark begins at 0, which
+            # says nothing, so a timer before 1970 would fire at once, to no avail, and be gone.
+            self._handle.registerTimer(max(1, -(-wake // 1000)))
 
 
 @dataclass(frozen=True)
 class UnpackRows:
-    """Packed results in; their rows out."""
+    """Packed results in; their rows out, with these types.
+
+    Spark marks timestamps with the zone of the session, and takes one schema from a task.  Rows that a kernel made up
+    itself (NULL for an absent input) and rows of a run under another zone must fit in.
+    """
+
+    types: tuple[pa.DataType, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
         for batch in batches:
             for segment in batch.column(0):
                 if segment.is_valid:
-                    yield unpack(segment.as_buffer())
+                    rows = unpack(segment.as_buffer())
+                    columns = [column.cast(kind) for column, kind in zip(rows.columns, self.types, strict=True)]
+                    yield pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
 
 
 def run_stream(
@@ -176,16 +189,10 @@ def run_batch(packed: list[DataFrame], make: Callable[[], StreamKernel], metrics
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         kernel = make()
         kernel.restore({}, None)
-        arrived = [
-            (place, side, segment)
-            for batch in batches
-            for side, place, segment in zip(
-                batch.column("side").to_pylist(),
-                batch.column("place").to_pylist(),
-                batch.column("segment"),
-                strict=True,
-            )
-        ]
+        arrived: list[tuple[int, int, Any]] = []
+        for batch in batches:
+            places, sides = batch.column("place").to_numpy(), batch.column("side").to_numpy()
+            arrived.extend(zip(places.tolist(), sides.tolist(), batch.column("segment"), strict=True))
         for _, side, segment in sorted(arrived, key=lambda one: one[:2]):
             kernel.push(side, unpack(segment.as_buffer()))
         kernel.end()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dovetail.errors import ArgumentError, UnboundedJoinError, UnsupportedTypeError, unknown_column
+from dovetail.errors import ArgumentError, SetupError, UnboundedJoinError, UnsupportedTypeError, unknown_column
 from dovetail.families.theta.spec import Key
-from dovetail.families.theta.windowed import METRICS, WindowKernel, WindowSpec, WindowStep
+from dovetail.families.theta.windowed import CELLS, METRICS, CellOfTime, WindowKernel, WindowSpec, WindowStep
 from dovetail.plan import Plan
 from dovetail.spark.batch import arrow_function
 from dovetail.spark.frames import Side, key_columns, quoted
@@ -41,6 +42,7 @@ def window_frame(frames: Mapping[str, DataFrame], plan: Plan) -> DataFrame:
     make = partial(WindowKernel, spec)
     streaming = bool(plan.streams)
     if streaming:
+        _check_store(next(iter(frames.values())))
         found = run_stream(packed, make, METRICS, event_time=isinstance(plan.window, TimeWindow))
     else:
         found = run_batch(packed, make, METRICS)
@@ -65,8 +67,21 @@ def _check(plan: Plan) -> None:
         )
 
 
+def _check_store(frame: DataFrame) -> None:
+    """Refuse the state store that Spark would refuse once the query runs, deep in a stack trace."""
+    setting = "spark.sql.streaming.stateStore.providerClass"
+    found = frame.sparkSession.conf.get(setting) or ""
+    if found.endswith(".HDFSBackedStateStoreProvider"):
+        raise SetupError(
+            f"the session keeps streaming state in {found}, which cannot hold named segments",
+            accepted=f"{setting}=org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+            hint="set it with spark.conf.set(...) before the join; a session of dt.session() has it",
+        )
+
+
 def check_time(frames: Mapping[str, DataFrame], window: TimeWindow) -> None:
     """Refuse a time column that an input lacks or that holds no times."""
+    kinds: dict[str, str] = {}
     for alias, frame in frames.items():
         names = {field.name.casefold(): field for field in frame.schema.fields}
         field = names.get(window.time.casefold())
@@ -77,11 +92,17 @@ def check_time(frames: Mapping[str, DataFrame], window: TimeWindow) -> None:
                 f"time={window.time!r} has the type {field.dataType.simpleString()} in {alias!r}",
                 accepted="a column of type timestamp or timestamp_ntz",
             )
+        kinds.setdefault(field.dataType.simpleString(), alias)
         if frame.isStreaming and "spark.watermarkDelayMs" not in field.metadata:
             raise UnboundedJoinError(
                 f"the stream {alias!r} has no watermark on {window.time!r}, so no window of it would ever close",
                 accepted=f"a stream with a watermark, such as frame.withWatermark({window.time!r}, '10 seconds')",
             )
+    if len(kinds) > 1:
+        given = " and ".join(f"{kind} in {alias!r}" for kind, alias in kinds.items())
+        raise UnsupportedTypeError(
+            f"time={window.time!r} has the type {given}", accepted="one type of timestamp in all inputs"
+        )
 
 
 def window_spec(sides: Mapping[str, Side], plan: Plan) -> WindowSpec:
@@ -110,14 +131,12 @@ def _packed(side: Side, spec: WindowSpec, at: int, plan: Plan) -> DataFrame:
     alias = plan.inputs[at]
     columns: list[Column] = [*side.payload_columns(), *_keys(spec.keys[at], plan, alias)]
     window = plan.window
+    cells = None
     if isinstance(window, TimeWindow):
-        moment = F.unix_micros(F.col(f"{quoted(alias)}.{quoted(window.time)}").cast("timestamp"))
-        columns.append(moment.alias("t"))
-        number = F.floor(moment / F.lit(window.every))
-        columns.append(
-            F.coalesce(F.pmod(F.hash(number), F.lit(plan.steps[0].shuffle_partitions)), F.lit(0)).alias("cell")
-        )
-    pack = PackRows(at, routed=isinstance(window, TimeWindow))
+        # Times without a zone are cut as they are written, whatever zone the session is in.
+        columns.append(F.col(f"{quoted(alias)}.{quoted(window.time)}").alias("t"))
+        cells = CellOfTime(window.every, CELLS if plan.streams else plan.steps[0].shuffle_partitions)
+    pack = PackRows(at, cells)
     return side.frame.select(*columns).mapInArrow(arrow_function(pack), PACKED)
 
 
@@ -143,7 +162,9 @@ def _unpacked(found: DataFrame, spec: WindowSpec, sides: Mapping[str, Side], pla
     outer = how in ("left", "right", "full")
     if outer:
         fields += [T.StructField(f"p{at}", T.BooleanType()) for at in range(len(inputs))]
-    flat = found.mapInArrow(arrow_function(UnpackRows()), T.StructType(fields))
+    types = [kind for alias in inputs for kind in sides[alias].arrow_types()]
+    unpacked = UnpackRows((*types, *[pa.bool_()] * (len(fields) - len(types))))
+    flat = found.mapInArrow(arrow_function(unpacked), T.StructType(fields))
     columns: list[Column] = []
     for at, alias in enumerate(inputs):
         columns += sides[alias].structs(f"i{at}_", present=F.col(f"p{at}") if outer else None)

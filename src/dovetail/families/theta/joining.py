@@ -290,7 +290,7 @@ class BesideStage(PairStage):
             counted = [point_rows, box_rows, counters.comparisons, counters.results, spent // 1000, 1]
             yield self.counts([*counted, results, point_rows + box_rows, counters.results])
 
-    def _blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.Scalar]]:
+    def _blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.BinaryScalar]]:
         """Blocks of points, each with the value that holds the box side."""
         if self.packed:
             for batch in batches:

@@ -37,6 +37,9 @@ Mode = Literal["axis", "overlap", "spread"]
 CELL_ROWS = 400_000
 """Rows of both sides that a cell should hold: their keys then sort within a core's cache."""
 
+CELL_BYTES = 64 << 20
+"""Bytes of both sides that a cell should hold, as far as the schema tells; wide rows make smaller cells."""
+
 
 class Bounds(NamedTuple):
     """Where cells begin, from the second on: three columns that compare as one."""
@@ -159,12 +162,22 @@ def without_sample(step: Step, partitions: int) -> Routing:
     return Routing("axis", (), Bounds(cuts, floor, floor), numbers, cost)
 
 
-def fit(step: Step, points: Sample, boxes: Sample, *, partitions: int, may_copy_points: bool) -> Routing:
+def fit(
+    step: Step,
+    points: Sample,
+    boxes: Sample,
+    *,
+    partitions: int,
+    may_copy_points: bool,
+    widths: tuple[int, int] = (8, 8),
+) -> Routing:
     """The cheapest routing for what the samples show.
 
-    `may_copy_points` allows the overlap mode, which is wrong where an unmatched point must be reported once.
+    `may_copy_points` allows the overlap mode, which is wrong where an unmatched point must be reported once;
+    `widths` are the bytes of a row of each side.
     """
-    cells = max(partitions, int(np.ceil((points.rows + boxes.rows) / CELL_ROWS)))
+    size = points.rows * widths[0] + boxes.rows * widths[1]
+    cells = max(partitions, int(np.ceil((points.rows + boxes.rows) / CELL_ROWS)), int(np.ceil(size / CELL_BYTES)))
     candidates: list[tuple[Mode, tuple[int, ...]]] = [("axis", (d,)) for d in range(len(step.axes))]
     if not candidates:
         candidates = [("axis", ())]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-import pyarrow as pa
 
 from dovetail.codes import Mask
 from dovetail.families.theta import kernel
@@ -70,4 +69,4 @@ def _products(
 
 
 def _taken(keys: Keys, rows: Index) -> Keys:
-    return keys if rows.size == len(keys[0]) else [key.take(pa.array(rows)) for key in keys]
+    return keys if rows.size == len(keys[0]) else [key.take(rows) for key in keys]

@@ -148,6 +148,8 @@ class FitStage(Stage):
     """Samples of both sides in, one routing out."""
 
     partitions: int = 1
+    widths: tuple[int, int] = (8, 8)
+    """Bytes of a row of the points and of the boxes, as far as the schema tells."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once, in a single task."""
@@ -172,7 +174,7 @@ class FitStage(Stage):
             )  # fmt: skip
         return fit(
             self.step, self._sample(POINTS, rows, parts), self._sample(BOXES, rows, parts),
-            partitions=self.partitions, may_copy_points=self.copies_points,
+            partitions=self.partitions, may_copy_points=self.copies_points, widths=self.widths,
         )  # fmt: skip
 
     def _sample(self, side: int, rows: list[float], parts: list[list[pa.RecordBatch]]) -> Sample:

@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.codes import Mask, order_codes
-from dovetail.families.theta.encode import Keys
+from dovetail.codes import Mask, order_codes, valid_mask
+from dovetail.families.theta.encode import Keys, usable
 from dovetail.families.theta.kernel import Counters, Index
 from dovetail.families.theta.search import matched, search
 from dovetail.families.theta.spec import Key, Options, Step
@@ -26,6 +27,9 @@ from dovetail.segments import concat
 
 METRICS = ("rows", "late", "evicted", "held_rows", "held_bytes", "comparisons", "candidates", "results", "kernel_us")
 """What a call counts, in the order in which it leaves the operator."""
+
+CELLS = 64
+"""Cells of a stream in windows of time.  Stored state depends on the number, so it must not follow the session."""
 
 _HEAD = "head"
 
@@ -44,8 +48,8 @@ class WindowSpec:
     """A theta join in windows.
 
     A segment of input `i` has ``payload[i]`` columns, then its key columns ``keys[i]``, and in time windows the event
-    time in microseconds last.  `steps` follow the order in which inputs are joined; the first input of that order
-    is `first`.
+    time last, a timestamp or a number of microseconds.  `steps` follow the order in which inputs are joined; the first
+    input of that order is `first`.
     """
 
     payload: tuple[int, ...]
@@ -62,13 +66,36 @@ class WindowSpec:
     @property
     def preserved(self) -> tuple[int, ...]:
         """Inputs whose unmatched rows come out."""
-        return {"left": (0,), "right": (1,), "full": (0, 1), "anti": (0,), "semi": (0,)}.get(self.options.how, ())
+        return {"left": (0,), "right": (1,), "full": (0, 1), "anti": (0,)}.get(self.options.how, ())
 
     def output_names(self) -> list[str]:
-        """Columns that leave the kernel: a0, a1 ... for the first input, b0 ... for the second, and presence flags."""
+        """Columns that leave the kernel: i0_0, i0_1 ... for the first input, i1_0 ... for the second, then p0, p1."""
         inputs = range(1) if self.options.how in ("semi", "anti") else range(len(self.payload))
         names = [f"i{at}_{c}" for at in inputs for c in range(self.payload[at])]
         return [*names, *[f"p{at}" for at in inputs]] if self.options.how in ("left", "right", "full") else names
+
+
+@dataclass(frozen=True)
+class CellOfTime:
+    """The cell of each row in windows of time: rows of one window share a cell, and windows take turns.
+
+    Examples
+    --------
+    >>> CellOfTime(every=10, cells=4)(pa.RecordBatch.from_pydict({"t": [-1, 0, 9, 45, None]})).tolist()
+    [3, 0, 0, 0, 0]
+    """
+
+    every: int
+    cells: int
+
+    def __call__(self, rows: pa.RecordBatch) -> Index:
+        """Rows without a time match nothing, so any cell will do."""
+        times = rows.column(rows.num_columns - 1)
+        return np.where(valid_mask(times), _windows_of(times, self.every) % self.cells, 0)
+
+
+def _windows_of(times: pa.Array[Any], every: int) -> Index:
+    return order_codes(times, "int") // every
 
 
 class WindowKernel:
@@ -95,7 +122,7 @@ class WindowKernel:
         for name in sorted(state, key=_serial_of):
             rows = state[name]
             if name == _HEAD:
-                self._seen = rows.column("seen").to_pylist()
+                self._seen = order_codes(rows.column("seen"), "int").tolist()
                 continue
             window, side, serial = (int(part) for part in name.split("/"))
             self._serial = serial + 1
@@ -110,12 +137,18 @@ class WindowKernel:
         if rows.num_rows == 0:
             return
         windows = self._windows(side, rows)
+        if side not in self.spec.preserved:
+            # A row with a NULL key has its place in the count, and nothing else to do here.
+            kept = np.flatnonzero(usable(rows.columns[self.spec.payload[side] :][: len(self.spec.keys[side])]))
+            rows, windows = rows.take(kept), windows[kept]
+            if kept.size == 0:
+                return
         order = np.argsort(windows, kind="stable")
         ordered = windows[order]
         cuts = np.flatnonzero(np.diff(ordered)) + 1
         starts, ends = np.append(0, cuts), np.append(cuts, ordered.size)
         for start, end in zip(starts, ends, strict=True):
-            self._fresh[int(ordered[start])][side].append(rows.take(pa.array(order[start:end])))
+            self._fresh[int(ordered[start])][side].append(rows.take(order[start:end]))
 
     def _in_time(self, side: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows that an open window takes.  A row without a time belongs to no window, so it matches nothing."""
@@ -138,7 +171,7 @@ class WindowKernel:
             self._seen[side] += rows.num_rows
             return numbers // self.spec.rows
         assert self.spec.every is not None
-        return order_codes(rows.column(rows.num_columns - 1), "int") // self.spec.every
+        return _windows_of(rows.column(rows.num_columns - 1), self.spec.every)
 
     def end(self) -> None:
         """Promise that no more rows come: every window closes."""
@@ -153,7 +186,7 @@ class WindowKernel:
     def _results(self) -> Iterator[pa.RecordBatch]:
         began = time.perf_counter_ns()
         for side, rows in self._timeless:
-            if side in self.spec.preserved and self.spec.options.how != "semi":
+            if side in self.spec.preserved:
                 tables = [rows if at == side else None for at in range(len(self.spec.payload))]
                 yield self._rows(tables, {side: np.arange(rows.num_rows)}, rows.num_rows)
         for window in sorted(self._fresh):
@@ -253,33 +286,34 @@ class WindowKernel:
         for key in wanted:
             side = self.spec.aliases.index(key.alias)
             column = tables[side].column(self.spec.payload[side] + self.spec.keys[side].index(key))
-            keys.append(column.take(pa.array(rows[side])))
+            keys.append(column.take(rows[side]))
         return keys
 
-    def _rows(self, tables: list[pa.RecordBatch | None], chosen: dict[int, Index], count: int) -> pa.RecordBatch:
+    def _rows(self, tables: Sequence[pa.RecordBatch | None], chosen: dict[int, Index], count: int) -> pa.RecordBatch:
         """Output rows: the payload of every input, NULL for inputs that `chosen` lacks."""
-        columns: list[pa.Array] = []
+        columns: list[pa.Array[Any]] = []
         names = self.spec.output_names()
         inputs = range(1) if self.spec.options.how in ("semi", "anti") else range(len(self.spec.payload))
         for side in inputs:
             table = tables[side]
             if side in chosen and table is not None:
-                part = table.select(range(self.spec.payload[side])).take(pa.array(chosen[side]))
+                part = table.select(range(self.spec.payload[side])).take(chosen[side])
                 columns += part.columns
             else:
-                columns += [pa.nulls(count, kind) for kind in self.spec.types[side]]
+                columns += [pa.nulls(count, kind) for kind in self.spec.types[side]]  # type: ignore[call-overload]
         if self.spec.options.how in ("left", "right", "full"):
             columns += [pa.array(np.full(count, side in chosen)) for side in inputs]
         return pa.RecordBatch.from_arrays(columns, names=names)
 
     def _close(self, window: int) -> Iterator[pa.RecordBatch]:
         tables = [concat(batches) if batches else None for batches in self._held[window]]
-        for side in self.spec.preserved:
+        semi = self.spec.options.how == "semi"
+        for side in (0,) if semi else self.spec.preserved:
             table = tables[side]
             if table is None:
                 continue
             hit = self._matched(tables, side)
-            wanted = np.flatnonzero(hit if self.spec.options.how == "semi" else ~hit)
+            wanted = np.flatnonzero(hit if semi else ~hit)
             if wanted.size:
                 yield self._rows(tables, {side: wanted}, wanted.size)
         self.counters["evicted"] += sum(table.num_rows for table in tables if table is not None)
@@ -300,9 +334,9 @@ class WindowKernel:
         point_keys = self._keys(both, {points_side: rows[points_side]}, step.point_keys)
         box_keys = self._keys(both, {1 - points_side: rows[1 - points_side]}, step.box_keys)
         if points_side == side:
-            return matched(step, self.spec.options, point_keys, box_keys, Counters())
+            return matched(step, self.spec.options, point_keys, box_keys, self._work)
         found = np.zeros(table.num_rows, dtype=np.bool_)
-        for _, j in search(step, self.spec.options, point_keys, box_keys, Counters()):
+        for _, j in search(step, self.spec.options, point_keys, box_keys, self._work):
             found[j] = True
         return found
 

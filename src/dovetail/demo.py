@@ -1,0 +1,322 @@
+"""What ``dovetail demo`` shows: a join to read, a join too large for Spark's own, and a stream."""
+
+from __future__ import annotations
+
+import io
+import os
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, redirect_stdout
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from dovetail import datasets
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+CONF: dict[str, object] = {"spark.ui.showConsoleProgress": False, "spark.sql.shuffle.partitions": 4}
+
+_FILES = 4
+"""Files of each large table: Spark reads a file of one row group in one task."""
+
+_CUT = 40
+_LARGEST_CUT = 10_000
+"""Spark's own join takes the square of its input; more than this would take most of the demo's time."""
+
+_BAND = "ABS(a.value - b.value) <= 1"
+_CROSSING = "bid.item = ask.item AND bid.price >= ask.price"
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much data the demo makes."""
+
+    rows: int
+    batches: int
+    offers: int
+
+    @classmethod
+    def of(cls, rows: int | None, *, quick: bool) -> Sizes:
+        """The sizes for the options of the command line.
+
+        Examples
+        --------
+        >>> Sizes.of(None, quick=True)
+        Sizes(rows=40000, batches=3, offers=500)
+        """
+        wanted = rows if rows is not None else 40_000 if quick else 400_000
+        return cls(wanted, batches=3 if quick else 4, offers=500 if quick else 2_000)
+
+    @property
+    def cut(self) -> int:
+        """Rows of each side of the cut that Spark's own join gets."""
+        return min(self.rows // _CUT, _LARGEST_CUT)
+
+
+@dataclass(frozen=True)
+class Line:
+    """A line of the summary."""
+
+    what: str
+    rows: str
+    results: int
+    seconds: float
+
+
+def run(
+    console: Console, start: Callable[[], AbstractContextManager[SparkSession]], folder: Path, sizes: Sizes
+) -> None:
+    """Show the three acts; `start` makes the session, `folder` is for files and is the caller's to remove."""
+    began = time.perf_counter()
+    starting = start()
+    with console.status("Starting Spark ..."):
+        spark = starting.__enter__()
+    try:
+        console.print(f"Spark {spark.version} runs ({time.perf_counter() - began:.1f} s to start).\n")
+        lines = [_read(console, spark)]
+        lines += _large(console, spark, folder, sizes)
+        lines.append(_stream(console, spark, folder, sizes))
+    finally:
+        starting.__exit__(None, None, None)
+    _summary(console, lines)
+    console.print(f"The demo took {time.perf_counter() - began:.0f} s.  Its files are gone again.")
+    console.print("Next: README.md has the same calls to copy, docs/theta.md every option, examples/ whole programs.")
+
+
+def _title(console: Console, text: str) -> None:
+    console.rule(f"[bold]{text}", align="left")
+
+
+def _code(console: Console, text: str) -> None:
+    console.print(Text(text, style="cyan"))
+
+
+# ------------------------------------------------------------------------------------------------ 1: a join to read
+
+
+def _read(console: Console, spark: SparkSession) -> Line:
+    import dovetail as dt
+
+    _title(console, "1  Which phones cost more than which laptops?")
+    phones, laptops = datasets.phones_and_laptops()
+    on = "phone.price > laptop.price"
+    _code(console, f'dt.theta_join({{"phone": phones, "laptop": laptops}},\n              on="{on}")')
+    began = time.perf_counter()
+    with console.status("Joining (the first join of a fresh installation compiles the kernels) ..."):
+        pairs = dt.theta_join({"phone": spark.createDataFrame(phones), "laptop": spark.createDataFrame(laptops)}, on=on)
+        found = pairs.orderBy("phone.price", "laptop.price").collect()
+    seconds = time.perf_counter() - began
+    table = Table(box=box.SIMPLE)
+    for name in ("phone", "laptop"):
+        table.add_column(name)
+        table.add_column("price", justify="right")
+    for row in found[:10]:
+        table.add_row(row.phone.name, str(row.phone.price), row.laptop.name, str(row.laptop.price))
+    console.print(table)
+    shown = f"{len(found)} pairs" + (", the first 10 of them above" if len(found) > 10 else "")
+    console.print(f"{shown}.  A laptop without a price matches nothing.\n")
+    return Line("phones > laptops", f"{phones.num_rows} x {laptops.num_rows}", len(found), seconds)
+
+
+# --------------------------------------------------------------------------------------- 2: a join too large for Spark
+
+
+def _large(console: Console, spark: SparkSession, folder: Path, sizes: Sizes) -> list[Line]:
+    import dovetail as dt
+
+    _title(console, f"2  Readings of two sensors within a tolerance: {sizes.rows:,} x {sizes.rows:,} rows")
+    _code(console, f'dt.theta_join({{"a": a, "b": b}}, on="{_BAND}")')
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("making the data", total=4)
+
+        def step(text: str) -> None:
+            progress.update(task, advance=1, description=text)
+
+        tables = datasets.sensor_readings(sizes.rows)
+        whole = [_stored(spark, table, folder / f"whole-{at}") for at, table in enumerate(tables)]
+        cut = [_stored(spark, table[: sizes.cut], folder / f"cut-{at}") for at, table in enumerate(tables)]
+        step(f"Spark's own join of {sizes.cut:,} x {sizes.cut:,} rows")
+        spark_found, spark_seconds = _sparks_own(spark, cut)
+        step(f"Dovetail on the same {sizes.cut:,} x {sizes.cut:,} rows")
+        _, counts, cut_seconds = _dovetail(cut)
+        step(f"Dovetail on all {sizes.rows:,} x {sizes.rows:,} rows")
+        pairs, found, seconds = _dovetail(whole)
+        step("done")
+
+    product = sizes.rows**2
+    with redirect_stdout(io.StringIO()) as text:
+        dt.explain(pairs)
+    plan = Text(text.getvalue().rstrip())
+    console.print(Panel(plan, title="dt.explain(pairs)", title_align="left"))
+    table = Table("dt.metrics(pairs)", box=box.SIMPLE, show_header=True)
+    table.add_column("", justify="right")
+    table.add_row("seconds, files to results", f"{seconds:.2f}")
+    table.add_row("results", f"{found['results']:,}")
+    table.add_row("pairs in the product", f"{product:,}")
+    table.add_row("pairs compared one by one", f"{found['comparisons']:,}")
+    table.add_row("comparisons avoided", f"{product - found['comparisons']:,}")
+    table.add_row("balance of the tasks (rows in, pairs out; 1 is perfect)", _balance(found))
+    console.print(table)
+    same = "the same" if counts["results"] == spark_found else f"[bold red]not the same[/] {counts['results']:,}"
+    share = f"1/{round(sizes.rows / sizes.cut)}"
+    console.print(
+        f"Spark's own join took {spark_seconds:.2f} s for a {share} cut, {sizes.cut:,} x {sizes.cut:,} rows, and found "
+        f"{spark_found:,} pairs; Dovetail found {same} on that cut in {cut_seconds:.2f} s.\n"
+        f"Dovetail took {seconds:.2f} s for all {sizes.rows:,} x {sizes.rows:,} rows.  Spark's own join was not run on "
+        "them: it compares every pair, so its time grows with the square of the rows.\n"
+    )
+    small, large = f"{sizes.cut:,} x {sizes.cut:,}", f"{sizes.rows:,} x {sizes.rows:,}"
+    return [
+        Line("band, Spark's own join", small, spark_found, spark_seconds),
+        Line("band, Dovetail", small, counts["results"], cut_seconds),
+        Line("band, Dovetail", large, found["results"], seconds),
+    ]
+
+
+def _stored(spark: SparkSession, table: pa.Table, folder: Path) -> DataFrame:
+    """The table, written as Parquet files and read by Spark from there."""
+    folder.mkdir()
+    size = -(-table.num_rows // _FILES)
+    for at in range(_FILES):
+        pq.write_table(table.slice(at * size, size), folder / f"{at}.parquet")
+    return spark.read.parquet(str(folder))
+
+
+def _sparks_own(spark: SparkSession, inputs: list[DataFrame]) -> tuple[int, float]:
+    began = time.perf_counter()
+    query = f"SELECT count(*) AS pairs FROM {{a}} AS a JOIN {{b}} AS b ON {_BAND}"
+    found = spark.sql(query, a=inputs[0], b=inputs[1]).collect()
+    return int(found[0].pairs), time.perf_counter() - began
+
+
+def _dovetail(inputs: list[DataFrame]) -> tuple[DataFrame, dict[str, Any], float]:
+    import dovetail as dt
+
+    began = time.perf_counter()
+    pairs = dt.theta_join({"a": inputs[0], "b": inputs[1]}, on=_BAND)
+    # The sink takes every row and every column, and keeps nothing.
+    pairs.write.format("noop").mode("overwrite").save()
+    return pairs, dt.metrics(pairs), time.perf_counter() - began
+
+
+def _balance(found: dict[str, Any]) -> str:
+    return f"{found['balance_in']:.2f}, {found['balance_out']:.2f}"
+
+
+# ------------------------------------------------------------------------------------------------------ 3: a stream
+
+
+def _stream(console: Console, spark: SparkSession, folder: Path, sizes: Sizes) -> Line:
+    import dovetail as dt
+
+    _title(console, "3  A stream: bids that reach an ask for the same item within the same minute")
+    _code(
+        console,
+        'dt.theta_join({"bid": bids, "ask": asks},\n'
+        f'              on="{_CROSSING}",\n'
+        '              window="1 minute", time="ts")',
+    )
+    _write_offers(folder, sizes)
+    # Each task of a stateful operator starts workers of its own; one suffices for this little data.
+    spark.conf.set("spark.sql.shuffle.partitions", 1)
+    streams = {name: _offers(spark, folder / name) for name in ("bid", "ask")}
+    crossings = dt.theta_join(streams, on=_CROSSING, window="1 minute", time="ts")
+    began = time.perf_counter()
+    query = (
+        crossings.writeStream.format("memory")
+        .queryName("crossings")
+        .option("checkpointLocation", str(folder / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    results, shown = _follow(console, query)
+    seconds = time.perf_counter() - began
+    # What scrolls by on a screen is written once at the end elsewhere.
+    if not console.is_terminal:
+        console.print(shown)
+    console.print(
+        "Each line is a micro-batch: rows that came, matches that left at once, rows kept for later matches and rows "
+        "forgotten because the watermark closed their minute.  query.lastProgress has these counters.\n"
+    )
+    arrived = f"{sizes.batches * sizes.offers:,}"
+    return Line(f"stream, {sizes.batches} micro-batches", f"{arrived} x {arrived}", results, seconds)
+
+
+def _write_offers(folder: Path, sizes: Sizes) -> None:
+    for name in ("bid", "ask"):
+        (folder / name).mkdir()
+    for at, offers in enumerate(datasets.price_streams(sizes.batches, sizes.offers)):
+        for name, table in zip(("bid", "ask"), offers, strict=True):
+            file = folder / name / f"{at:03}.parquet"
+            pq.write_table(table, file)
+            # Spark takes files in the order of their times, which have a coarse resolution on some systems.
+            os.utime(file, (1_000_000_000 + at * 10,) * 2)
+
+
+def _offers(spark: SparkSession, folder: Path) -> DataFrame:
+    stream = spark.readStream.schema("item string, price double, ts timestamp").option("maxFilesPerTrigger", 1)
+    return stream.parquet(str(folder)).withWatermark("ts", "5 seconds")
+
+
+def _follow(console: Console, query: StreamingQuery) -> tuple[int, Table]:
+    """Show the progress of a query until it ends: its results, and the last state of the table."""
+    try:
+        with Live(_progress_table([]), console=console, transient=not console.is_terminal) as live:
+            over = False
+            while not over:
+                over = bool(query.awaitTermination(1))
+                live.update(_progress_table(query.recentProgress))
+    finally:
+        query.stop()
+    reports = query.recentProgress
+    return sum(_counters(report)["results"] for report in reports), _progress_table(reports)
+
+
+def _progress_table(reports: list[Any]) -> Table:
+    table = Table(box=box.SIMPLE)
+    for name in ("micro-batch", "rows in", "matches out", "rows held", "rows forgotten", "seconds"):
+        table.add_column(name, justify="right")
+    held = 0
+    for report in reports:
+        counts = _counters(report)
+        # The counter held_rows is that of the cells which had work to do; this is the sum over all of them.
+        held += counts["rows"] - counts["late"] - counts["evicted"]
+        shown = (counts["rows"], counts["results"], held, counts["evicted"])
+        took = f"{report['durationMs']['triggerExecution'] / 1000:.1f}"
+        table.add_row(str(report["batchId"]), *[f"{number:,}" for number in shown], took)
+    if not reports:
+        table.add_row("starting", *[""] * 5)
+    return table
+
+
+def _counters(report: Any) -> dict[str, int]:
+    """The observed counters of a micro-batch; none where no cell had anything to do."""
+    observed = [row.asDict() for row in report["observedMetrics"].values()]
+    empty = dict.fromkeys(("rows", "late", "results", "evicted"), 0)
+    return {**empty, **observed[0]} if observed else empty
+
+
+def _summary(console: Console, lines: list[Line]) -> None:
+    _title(console, "Summary")
+    table = Table(box=box.SIMPLE)
+    table.add_column("join")
+    for name in ("rows", "results", "seconds"):
+        table.add_column(name, justify="right")
+    for line in lines:
+        table.add_row(line.what, line.rows, f"{line.results:,}", f"{line.seconds:.2f}")
+    console.print(table)
+    console.print("The first join and the stream include the start of their Python workers.")

@@ -1,0 +1,68 @@
+"""Spark Connect: the same joins over a session that has no JVM of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+# A classic session and one of Spark Connect cannot live in one process.
+SCRIPT = """
+import sys
+from pathlib import Path
+import pyspark.sql.connect.session
+from pyspark.sql import SparkSession
+import dovetail as dt
+
+place = Path(sys.argv[1])
+builder = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "1")
+builder = builder.config("spark.ui.enabled", "false")
+store = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+spark = builder.config("spark.sql.streaming.stateStore.providerClass", store).getOrCreate()
+assert isinstance(spark, pyspark.sql.connect.session.SparkSession)
+
+small = spark.range(0, 20, 1, 1)
+pairs = dt.theta_join({"R": small, "S": small}, on="R.id < S.id", sample=False)
+assert sorted((r.id, s.id) for r, s in pairs.collect()) == [(i, j) for i in range(20) for j in range(i + 1, 20)]
+assert dt.metrics(pairs)["results"] == 190
+dt.explain(pairs)
+
+small.write.parquet(str(place / "in"))
+stream = lambda: spark.readStream.schema("id long").parquet(str(place / "in"))
+
+def run(joined, name):
+    query = joined.writeStream.format("memory").queryName(name).option("checkpointLocation", str(place / name))
+    query = query.trigger(availableNow=True).start()
+    assert query.awaitTermination(60)
+    assert "dovetail(A,B)" in query.recentProgress[0]["observedMetrics"]
+    return sorted((a.id, b.id) for a, b in spark.table(name).collect())
+
+beside = run(dt.theta_join({"A": stream(), "B": small}, on="A.id < B.id"), "beside")
+assert beside == [(i, j) for i in range(20) for j in range(i + 1, 20)]
+windows = run(dt.theta_join({"A": stream(), "B": stream()}, on="A.id < B.id", window=5), "windows")
+assert windows == [(i, j) for i, j in beside if i // 5 == j // 5]
+print("all good")
+spark.stop()
+"""
+
+
+@pytest.mark.spark
+def test_joins_run_on_spark_connect(tmp_path):
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    # Into files, not pipes: the server's workers hold on to what they inherit for a while.
+    with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT, str(tmp_path)],
+            env={**kept, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=err,
+            timeout=300,
+            check=False,
+        )
+    assert done.returncode == 0, (tmp_path / "err").read_text()[-4000:]
+    said = (tmp_path / "out").read_text()
+    assert said.endswith("all good\n")
+    assert "theta join, batch" in said

@@ -1,0 +1,130 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pytest
+from typer.testing import CliRunner
+
+import dovetail
+from dovetail.cli import app
+from dovetail.demo import Sizes
+from dovetail.errors import SetupError
+
+run = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}).invoke
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The folder in which the demo makes its own, so that a test sees what is left of them."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_version():
+    done = run(app, ["--version"])
+    assert done.exit_code == 0
+    assert dovetail.__version__ in done.output
+
+
+def test_help_lists_the_commands():
+    done = run(app, ["--help"])
+    assert done.exit_code == 0
+    assert "demo" in done.output
+
+
+def test_help_of_demo():
+    done = run(app, ["demo", "--help"])
+    assert done.exit_code == 0
+    assert "quick" in done.output
+
+
+@pytest.mark.parametrize("arguments", [["demo", "--rows", "3"], ["demo", "--rows", "many"], ["dance"]])
+def test_refused_before_spark_starts(arguments):
+    done = run(app, arguments)
+    assert done.exit_code == 2
+    assert "Traceback" not in done.output
+
+
+def test_help_loads_no_spark():
+    code = (
+        "import sys\nfrom dovetail.cli import app\n"
+        "try:\n    app(['demo', '--help'])\nexcept SystemExit:\n    sys.exit('pyspark' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
+
+
+def failing(error: Exception, said: bytes):
+    @contextmanager
+    def start(app, log, *, conf=None):
+        log.write_bytes(said)
+        raise error
+        yield
+
+    return start
+
+
+@pytest.mark.parametrize(
+    "error", [SetupError("no Java", hint="install it"), OSError("disk full"), KeyboardInterrupt()], ids=repr
+)
+def test_a_failure_is_a_message(error, monkeypatch, temporary):
+    monkeypatch.setattr("dovetail.spark.quiet.quiet_session", failing(error, b""))
+    done = run(app, ["demo", "--quick"])
+    assert done.exit_code == 1
+    assert "Traceback" not in done.output
+    assert (str(error).splitlines() or ["interrupted"])[0] in done.output
+    assert not list(temporary.iterdir())
+
+
+def test_a_failure_keeps_what_spark_said(monkeypatch, temporary):
+    from pyspark.errors import PySparkException
+
+    error = PySparkException("it broke\nat line 1\nat line 2\nat org.apache.Trace")
+    monkeypatch.setattr("dovetail.spark.quiet.quiet_session", failing(error, b"a long story"))
+    done = run(app, ["demo"])
+    assert done.exit_code == 1
+    assert "it broke" in done.output
+    assert "org.apache.Trace" not in done.output
+    (log,) = temporary.iterdir()
+    assert str(log) in done.output
+    assert log.read_bytes() == b"a long story"
+
+
+@pytest.mark.parametrize(
+    ("rows", "quick", "expected", "cut"),
+    [(None, False, 400_000, 10_000), (None, True, 40_000, 1_000), (8_000, True, 8_000, 200)],
+)
+def test_sizes(rows, quick, expected, cut):
+    sizes = Sizes.of(rows, quick=quick)
+    assert (sizes.rows, sizes.cut) == (expected, cut)
+
+
+def test_the_cut_has_an_upper_bound():
+    assert Sizes.of(4_000_000, quick=False).cut == 10_000
+
+
+@pytest.mark.spark
+def test_demo(tmp_path):
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "160"}
+    done = subprocess.run(
+        [sys.executable, "-m", "dovetail", "demo", "--quick", "--rows", "8000"],
+        capture_output=True,
+        text=True,
+        timeout=400,
+        check=False,
+        env=environment,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    # Spark and Dovetail agree on the cut, the large join gives about two matches a row, the stream gives some.
+    assert "Dovetail found the same" in done.stdout
+    assert (matches := re.search(r"8,000 x 8,000\s+([\d,]+)\s+[\d.]+", done.stdout))
+    assert 14_000 < int(matches[1].replace(",", "")) < 18_000
+    assert (stream := re.search(r"micro-batches\s+1,500 x 1,500\s+([\d,]+)", done.stdout))
+    assert int(stream[1].replace(",", "")) > 0
+    assert not list(tmp_path.glob("dovetail-demo-*"))

@@ -1,0 +1,40 @@
+"""The code blocks of the pages in docs/ run, each page as one program of its own."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+BLOCK = re.compile(r"^(?P<indent> *)```python\n(?P<code>.*?)^ *```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\((?!https?:|#)(?P<path>[^)#\s]+)")
+
+
+def test_there_are_pages():
+    assert {page.name for page in PAGES} >= {"how-it-works.md", "theta.md"}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page_runs(page, spark):
+    text = page.read_text(encoding="utf-8")
+    blocks = list(BLOCK.finditer(text))
+    assert blocks, f"{page.name} has no Python code block"
+    names: dict[str, object] = {"__name__": "__main__", "spark": spark}
+    for block in blocks:
+        line = text.count("\n", 0, block.start("code"))
+        code = re.sub(rf"^{block['indent']}", "", block["code"], flags=re.MULTILINE)
+        # Blank lines in front make tracebacks show the line of the page.
+        exec(compile("\n" * line + code, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    missing = [
+        link["path"]
+        for link in LINK.finditer(page.read_text(encoding="utf-8"))
+        if not (page.parent / link["path"]).exists()
+    ]
+    assert not missing
