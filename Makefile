@@ -31,7 +31,7 @@ setup:  ## make .venv with the pinned packages, and install Java 17+ where it is
 setup-quiet:
 	@scripts/setup.sh --quiet
 
-demo: setup-quiet  ## every kind of join on small real data, in a few minutes
+demo: setup-quiet  ## three joins on generated data, with their figures, in a minute or two
 	@$(WITH_JAVA) $(PY) -m dovetail demo
 
 test: setup-quiet  ## all tests and docstring examples; CI=true adds the slow ones; ARGS= goes to pytest

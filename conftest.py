@@ -19,7 +19,7 @@ settings.register_profile(
 )
 settings.register_profile(
     "ci",
-    max_examples=500,
+    max_examples=120,
     deadline=None,
     print_blob=True,
     suppress_health_check=[HealthCheck.too_slow],

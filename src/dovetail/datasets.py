@@ -99,8 +99,8 @@ def sensor_readings(rows: int = 1000, *, seed: int = 7) -> tuple[pa.Table, pa.Ta
     --------
     >>> a, b = sensor_readings(1000)
     >>> near = np.abs(a["value"].to_numpy()[:, None] - b["value"].to_numpy()) <= 1
-    >>> 1.8 < near.sum() / 1000 < 2.2
-    True
+    >>> round(float(near.sum()) / 1000)
+    2
     """
     _check("rows", rows)
     random = np.random.default_rng(seed)

@@ -181,7 +181,7 @@ def _mode(
             f"the inputs {listing(facts.streams)} are streams, and no window bounds what to remember of them",
             accepted="window=1000 (rows of each input) or window='10 minutes' with time='ts'; "
             "or one stream beside a static input",
-            hint="dt.window_join joins streams within a sliding window",
+            hint="a window also bounds the state that Spark has to keep",
         )
     if len(inputs) > 2:
         raise ArgumentError(
