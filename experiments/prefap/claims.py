@@ -191,9 +191,7 @@ def ablation(where: str, found: Sequence[Summary], printed: Sequence[int], remar
         Claim(
             where,
             "Counts " + ", ".join(f"{value:,}" for value in printed),
-            "all equal"
-            if counts == list(printed)
-            else "off by " + ", ".join(f"{value:+.2f} %" for value in off),
+            "all equal" if counts == list(printed) else "off by " + ", ".join(f"{value:+.2f} %" for value in off),
             counts == list(printed),
         ),
         Claim(

@@ -58,9 +58,7 @@ def _file(name: str) -> Path:
 
 @cache
 def _stocks() -> pd.DataFrame:
-    return (
-        pd.read_csv(_file("stocks.csv")).set_index(["symbol", "date"])["high"].unstack("symbol").sort_index()
-    )
+    return pd.read_csv(_file("stocks.csv")).set_index(["symbol", "date"])["high"].unstack("symbol").sort_index()
 
 
 @cache
@@ -75,9 +73,7 @@ def highs(symbol: str, begin: str = BEGIN, end: str = END) -> np.ndarray:
 
 def stocks(title: str, symbols: tuple[str, ...], ops: tuple[str, ...]) -> Task:
     """Stock prices of the paper's period, on the 754 rows that give the paper's counts."""
-    return Task(
-        title, symbols, ops, lambda _: tuple(Values.of(highs(symbol)) for symbol in symbols), fixed=True
-    )
+    return Task(title, symbols, ops, lambda _: tuple(Values.of(highs(symbol)) for symbol in symbols), fixed=True)
 
 
 def stock_periods(symbols: tuple[str, ...], ops: tuple[str, ...], rows: int, count: int) -> Task:
@@ -97,9 +93,7 @@ def stock_windows(symbols: tuple[str, str], op: str, w: int) -> Task:
         "2-way stock streams",
         symbols,
         (op,),
-        lambda _: tuple(
-            Values.of(np.resize(highs(symbol, "2010-01-01", "2020-01-02"), w)) for symbol in symbols
-        ),
+        lambda _: tuple(Values.of(np.resize(highs(symbol, "2010-01-01", "2020-01-02"), w)) for symbol in symbols),
         fixed=True,
     )
 

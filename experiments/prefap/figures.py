@@ -176,17 +176,13 @@ def windows(key: str, where: str, make_task: Callable[[int], data.Task]) -> Call
 
 
 def _blocks(name: str, values: Sequence[int], found: Sequence[Sequence[Summary]]) -> tuple[str, ...]:
-    return tuple(
-        f"{name} = {value:,}\n\n{rows(summaries)}" for value, summaries in zip(values, found, strict=True)
-    )
+    return tuple(f"{name} = {value:,}\n\n{rows(summaries)}" for value, summaries in zip(values, found, strict=True))
 
 
 def _readings() -> list[tuple[int, int, str]]:
     """The text's own parameters first, then the others that the printed numbers suggest."""
     return [
-        (p, w, f"p = {p}, {'repartitioned' if w == W else 'not repartitioned'}")
-        for p in (10, 5)
-        for w in (W, NEVER)
+        (p, w, f"p = {p}, {'repartitioned' if w == W else 'not repartitioned'}") for p in (10, 5) for w in (W, NEVER)
     ]
 
 
@@ -194,9 +190,7 @@ def _streams(task: data.Task, runs: int) -> list[tuple]:
     return [task.streams(seed) for seed in range(1 if task.fixed else runs)]
 
 
-def _reading_table(
-    printed: float, readings: dict[str, float], what: str = "Prefap does fewer than FTJ by"
-) -> str:
+def _reading_table(printed: float, readings: dict[str, float], what: str = "Prefap does fewer than FTJ by") -> str:
     lines = [f"| reading of the text | {what} |", "| --- | --- |", f"| the paper prints | {printed} % |"]
     lines += [f"| {label} | {value:.2f} % |" for label, value in readings.items()]
     return "\n".join(lines)
@@ -207,9 +201,7 @@ FIGURES: dict[str, Callable[[Context], Report]] = {
     "6": two_way("fig06", "Figure 6", data.zipf((1.2, 1.3), "<="), 19.4),
     "7": two_way("fig07", "Figure 7", data.clouds(">="), 3.0),
     "8": two_way("fig08", "Figure 8", data.stocks("2-way stock streams", ("IBM", "MSFT"), ("<=",)), 37.7),
-    "9": three_way(
-        "fig09", "Figure 9", data.uniform(((20, 50), (10, 40), (0, 30)), ("<", "<=")), 24.1, 0.026
-    ),
+    "9": three_way("fig09", "Figure 9", data.uniform(((20, 50), (10, 40), (0, 30)), ("<", "<=")), 24.1, 0.026),
     "10": three_way(
         "fig10",
         "Figure 10",

@@ -124,9 +124,7 @@ def two_way(variant: Variant, streams: tuple[Values, ...], op: str, p: int, w: i
     return Sample(found.products, results, elapsed, ratio_in, ratio_out, dealt_in, dealt_out)
 
 
-def three_way(
-    variant: Variant, streams: tuple[Values, ...], ops: tuple[str, ...], p: int, w: int | None
-) -> Sample:
+def three_way(variant: Variant, streams: tuple[Values, ...], ops: tuple[str, ...], p: int, w: int | None) -> Sample:
     """Join the first two, then the pairs with the third; both joins count, as in the paper's Table 4."""
     r, s, t = streams
     begin = time.thread_time()
@@ -216,18 +214,14 @@ def count_two_way(variant: Variant, streams: tuple[Values, ...], op: str, p: int
     return variant.layout(*streams, op, p, w).products
 
 
-def count_three_way(
-    variant: Variant, streams: tuple[Values, ...], ops: tuple[str, ...], p: int, w: int | None
-) -> int:
+def count_three_way(variant: Variant, streams: tuple[Values, ...], ops: tuple[str, ...], p: int, w: int | None) -> int:
     r, s, t = streams
     first = variant.layout(r, s, ops[0], p, w)
     _, j = cross(r.codes, s.codes, first, ops[0])
     return first.products + variant.layout(take(s, j), t, ops[1], p, w).products
 
 
-def count_per_partition(
-    variant: Variant, streams: tuple[Values, ...], ops: tuple[str, ...], p: int, w: int
-) -> int:
+def count_per_partition(variant: Variant, streams: tuple[Values, ...], ops: tuple[str, ...], p: int, w: int) -> int:
     """The reading nearest to Table 4: one second join for each partition of S.
 
     T is repartitioned, the intermediate result is not, the average size is w / p and the repartitioning span

@@ -20,9 +20,7 @@ COLOURS = ("#c0392b", "#2c6fbb", "#5a9e6f", "#8e6bb0", "#b08d57", "#444444")
 plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 130})
 
 
-def bars(
-    ax: Axes, labels: Sequence[str], heights: Sequence[float], title: str, line: float | None = None
-) -> None:
+def bars(ax: Axes, labels: Sequence[str], heights: Sequence[float], title: str, line: float | None = None) -> None:
     drawn = ax.bar(labels, heights, color=COLOURS[: len(labels)])
     ax.bar_label(drawn, [_short(height) for height in heights], fontsize=7, padding=1)
     if line is not None:
@@ -93,9 +91,7 @@ def three_way(path: Path, task: Task, found: Sequence[Summary], own: Summary, he
     _save(figure, path, heading)
 
 
-def sweep(
-    path: Path, name: str, values: Sequence[int], found: Sequence[Sequence[Summary]], heading: str
-) -> None:
+def sweep(path: Path, name: str, values: Sequence[int], found: Sequence[Sequence[Summary]], heading: str) -> None:
     """Four panels over a parameter; `found` has a list of summaries for each value of it."""
     figure, axes = plt.subplots(1, 4, figsize=(15, 3.4), layout="constrained")
     panels = (
@@ -148,9 +144,7 @@ def ablation(path: Path, found: Sequence[Summary], paper: Sequence[int], heading
     _save(figure, path, heading)
 
 
-def significance(
-    path: Path, panels: Sequence[tuple[str, Sequence[tuple[str, float, float]]]], heading: str
-) -> None:
+def significance(path: Path, panels: Sequence[tuple[str, Sequence[tuple[str, float, float]]]], heading: str) -> None:
     """Bars of -log10(p), paired and unpaired, cut at 40 where p is zero in floating point."""
     figure, axes = plt.subplots(1, len(panels), figsize=(13, 3.6), layout="constrained")
     for ax, (title, tests) in zip(axes, panels, strict=True):

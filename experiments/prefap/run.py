@@ -57,9 +57,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument(
         "--figure", action="append", choices=ORDER, help="one figure or table; may be repeated (default: all)"
     )
@@ -85,9 +83,7 @@ def _write(out: Path, report: Report) -> None:
     (out / f"{report.key}.md").write_text("\n\n".join(parts) + "\n")
 
 
-def _finish(
-    console: Console, out: Path, reports: list[Report], missing: list[tuple[str, str]], seconds: float
-) -> None:
+def _finish(console: Console, out: Path, reports: list[Report], missing: list[tuple[str, str]], seconds: float) -> None:
     claims = [claim for report in reports for claim in report.claims]
     shown = Table(title="The paper's claims", show_lines=False)
     for column in ("where", "claim", "our figures", "verdict"):

@@ -63,9 +63,7 @@ def table_4(context: Context) -> Report:
     streams = THREE_WAY.streams(0)
     # The reading nearest to the printed counts; the time is that of the plain text, one second join.
     found = [
-        Summary(
-            s.label, tuple(_with_products(s, count_per_partition(v, streams, THREE_WAY.ops, P_OF_TABLES, W)))
-        )
+        Summary(s.label, tuple(_with_products(s, count_per_partition(v, streams, THREE_WAY.ops, P_OF_TABLES, W))))
         for s, v in zip(measured, ABLATION, strict=True)
     ]
     heading = f"Table 4: ablation, {THREE_WAY.title}, FB >= ADBE < IBM, p = {P_OF_TABLES}, w = {W}, 754 rows"
@@ -74,9 +72,7 @@ def table_4(context: Context) -> Report:
     lines = ["| one second join over the whole intermediate result | p = 5 | p = 10 |", "| --- | --- | --- |"]
     lines += [f"| {v.label} | {plain[5][k]:,} | {plain[10][k]:,} |" for k, v in enumerate(ABLATION)]
     rises = [", ".join(f"{100 * (n / counts[0] - 1):.1f}" for n in counts[1:]) for counts in plain.values()]
-    remark = (
-        f" (a second join per partition of S; one second join: {rises[0]} % at p = 5, {rises[1]} % at p = 10)"
-    )
+    remark = f" (a second join per partition of S; one second join: {rises[0]} % at p = 5, {rises[1]} % at p = 10)"
     judged = [
         *claims.ablation("Table 4", found, TABLE_4, remark),
         _results("Table 4", found, TABLE_4_RESULTS),
