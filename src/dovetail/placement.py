@@ -22,7 +22,7 @@ def spark_partition(keys: npt.NDArray[np.int32], partitions: int) -> npt.NDArray
     Examples
     --------
     >>> spark_partition(np.arange(5, dtype=np.int32), 8).tolist()
-    [6, 3, 7, 5, 7]
+    [7, 3, 6, 3, 6]
     """
     with np.errstate(over="ignore"):
         k = keys.astype(np.uint32) * np.uint32(0xCC9E2D51)

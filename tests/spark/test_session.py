@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 import warnings
 from pathlib import Path
 
@@ -136,12 +137,17 @@ class TestSession:
             "from dovetail.spark.session import session; s = session(); "
             "print(type(s).__module__, s.conf.get('spark.sql.shuffle.partitions'), s.range(3).count())"
         )
-        run = subprocess.run(
-            [sys.executable, "-c", script],
-            capture_output=True,
-            text=True,
-            cwd=tmp_path,
-            check=True,
-            env={**os.environ, "SPARK_REMOTE": "local[1]"},
-        )
+        # A local Connect server has one port, which that of an earlier test may hold a little longer than the test.
+        for _ in range(5):
+            run = subprocess.run(
+                [sys.executable, "-c", script],
+                capture_output=True,
+                text=True,
+                cwd=tmp_path,
+                env={**os.environ, "SPARK_REMOTE": "local[1]"},
+            )
+            if run.returncode == 0:
+                break
+            time.sleep(5)
+        assert run.returncode == 0, run.stderr[-3000:]
         assert run.stdout.split() == ["pyspark.sql.connect.session", "200", "3"]
