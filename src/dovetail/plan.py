@@ -119,7 +119,7 @@ def plan_theta(
     steps = []
     for at in range(1, len(order)):
         left, right = tuple(order[:at]), order[at]
-        steps.append(_step(left, right, order, predicate, facts, options, beside=beside, sample=sample, mode=mode))
+        steps.append(_step(left, right, order, predicate, facts, options, beside=beside, sample=sample))
     kept = _preserved(order, options.how)
     if isinstance(window, CountWindow):
         # A row that was dropped would not count, and every window after it would begin elsewhere.
@@ -221,7 +221,6 @@ def _step(
     *,
     beside: str | None,
     sample: bool,
-    mode: Mode,
 ) -> ThetaStep:
     both = {*left, right}
     equalities = [(e, t) for e, t in facts.equalities if _reaches(e.left.alias, e.right.alias, left, right)]

@@ -27,7 +27,6 @@ from dovetail.families.theta.joining import (
     TaskLoad,
 )
 from dovetail.families.theta.router import without_sample
-from dovetail.families.theta.spec import Step
 from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage, SampleStage, Source
 from dovetail.plan import ThetaStep
 from dovetail.spark.frames import Side, hash_column, key_columns, payload_source
@@ -272,6 +271,3 @@ def _task_load() -> TaskLoad:
         _loads.clear()
         _loads[task] = TaskLoad()
     return _loads[task]
-
-
-__all__ = ["Step", "join_step"]

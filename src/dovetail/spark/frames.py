@@ -77,6 +77,18 @@ class Side:
         return [F.lit(None).cast(struct).alias(alias) for alias, struct in self.fields.items()]
 
 
+def filtered_sides(frames: Mapping[str, DataFrame], filters: Sequence[tuple[str, str]]) -> dict[str, Side]:
+    """Inputs in struct form, without the rows that a condition on one input drops: (alias, condition)."""
+    sides = {}
+    for alias, frame in frames.items():
+        side = Side.of(alias, frame)
+        kept = side.frame
+        for sql in (sql for filtered, sql in filters if filtered == alias):
+            kept = kept.filter(F.expr(sql))
+        sides[alias] = Side(kept, side.fields)
+    return sides
+
+
 def quoted(name: str) -> str:
     """A name in backquotes."""
     return "`" + name.replace("`", "``") + "`"

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dovetail.families.theta.spec import Options
 from dovetail.plan import Facts, Plan, ThetaStep
 from dovetail.predicates import Band, Equality, Inequality, Predicate, Term
 from dovetail.spark.batch import join_step
-from dovetail.spark.frames import Side, check_rest, expression_type, same_session, typed_conjuncts
+from dovetail.spark.frames import Side, check_rest, expression_type, filtered_sides, same_session, typed_conjuncts
 from dovetail.spark.metrics import Handle, Recorder, attach
 
 
@@ -49,14 +47,7 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
 def theta_frame(frames: Mapping[str, DataFrame], plan: Plan) -> DataFrame:
     """The lazy frame that a plan describes, one struct column per alias."""
     handle = Handle(plan)
-    sides = {}
-    for alias, frame in frames.items():
-        side = Side.of(alias, frame)
-        conditions = [sql for filtered, sql in plan.filters if filtered == alias]
-        kept = side.frame
-        for sql in conditions:
-            kept = kept.filter(F.expr(sql))
-        sides[alias] = Side(kept, side.fields)
+    sides = filtered_sides(frames, plan.filters)
     joined = sides[plan.steps[0].left[0]]
     for step in plan.steps:
         joined = _observed_step(joined, sides[step.right], step, handle, streaming=plan.mode == "beside")
@@ -75,6 +66,3 @@ def _observed_step(left: Side, right: Side, step: ThetaStep, handle: Handle, *, 
     if step.options.how not in ("semi", "anti"):
         fields.update(right.fields)
     return Side(result, fields)
-
-
-__all__ = ["Options", "theta_facts", "theta_frame"]

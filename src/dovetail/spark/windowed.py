@@ -15,28 +15,16 @@ from dovetail.families.theta.spec import Key
 from dovetail.families.theta.windowed import CELLS, METRICS, CellOfTime, WindowKernel, WindowSpec, WindowStep
 from dovetail.plan import Plan
 from dovetail.spark.batch import arrow_function
-from dovetail.spark.frames import Side, key_columns, quoted
+from dovetail.spark.frames import Side, filtered_sides, key_columns, quoted
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.stream import PACKED, PackRows, UnpackRows, run_batch, run_stream
 from dovetail.windows import CountWindow, TimeWindow
 
 
-def window_sides(frames: Mapping[str, DataFrame], plan: Plan) -> dict[str, Side]:
-    """Inputs in struct form, without the rows that a condition on one input drops."""
-    sides = {}
-    for alias, frame in frames.items():
-        side = Side.of(alias, frame)
-        kept = side.frame
-        for sql in (sql for filtered, sql in plan.filters if filtered == alias):
-            kept = kept.filter(F.expr(sql))
-        sides[alias] = Side(kept, side.fields)
-    return sides
-
-
 def window_frame(frames: Mapping[str, DataFrame], plan: Plan) -> DataFrame:
     """The lazy frame of a windowed plan, one struct column per alias."""
     _check(plan)
-    sides = window_sides(frames, plan)
+    sides = filtered_sides(frames, plan.filters)
     spec = window_spec(sides, plan)
     packed = [_packed(sides[alias], spec, at, plan) for at, alias in enumerate(plan.inputs)]
     make = partial(WindowKernel, spec)
@@ -49,7 +37,7 @@ def window_frame(frames: Mapping[str, DataFrame], plan: Plan) -> DataFrame:
     handle = Handle(plan)
     recorder = Recorder(f"dovetail({','.join(plan.inputs)})", 1, streaming=streaming, names=METRICS)
     handle.recorders.append(recorder)
-    rows = _unpacked(recorder.counted(found), spec, sides, plan)
+    rows = _unpacked(recorder.counted(found), sides, plan)
     rests = [sql for step in plan.steps for sql in step.rests]
     if rests:
         rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in rests))))
@@ -151,7 +139,7 @@ def _keys(keys: tuple[Key, ...], plan: Plan, alias: str) -> list[Column]:
     return columns
 
 
-def _unpacked(found: DataFrame, spec: WindowSpec, sides: Mapping[str, Side], plan: Plan) -> DataFrame:
+def _unpacked(found: DataFrame, sides: Mapping[str, Side], plan: Plan) -> DataFrame:
     how = plan.steps[0].options.how
     inputs = plan.inputs[:1] if how in ("semi", "anti") else plan.inputs
     fields = [
