@@ -26,7 +26,7 @@ from dovetail.families.theta.kernel import pairs
 from dovetail.families.theta.router import without_sample
 from dovetail.families.theta.spec import Key, KeyType, Options, Step
 from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage, SampleStage, Source
-from dovetail.plan import Facts, ThetaStep, plan_theta
+from dovetail.plan.theta import Facts, ThetaStep, plan_theta
 from dovetail.predicates import Predicate, Term, parse
 from dovetail.segments import blocks
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from dovetail import reference
 from dovetail.families.theta.spec import ALGORITHMS, HOWS, Key, KeyType, Options
 from dovetail.families.theta.windowed import METRICS, CellOfTime, WindowKernel, WindowSpec, WindowStep
-from dovetail.plan import Facts, plan_theta
+from dovetail.plan.theta import Facts, plan_theta
 from dovetail.predicates import parse
 from dovetail.reference import at_most, both, difference, equal, less
 from dovetail.segments import pack, unpack

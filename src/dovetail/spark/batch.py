@@ -28,7 +28,7 @@ from dovetail.families.theta.joining import (
 )
 from dovetail.families.theta.router import without_sample
 from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage, SampleStage, Source
-from dovetail.plan import ThetaStep
+from dovetail.plan.theta import ThetaStep
 from dovetail.spark.frames import Side, hash_column, key_columns, payload_source
 from dovetail.spark.metrics import Recorder
 

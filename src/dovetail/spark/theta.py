@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from dovetail.plan import Facts, Plan, ThetaStep
+from dovetail.plan.theta import Facts, ThetaPlan, ThetaStep
 from dovetail.predicates import Band, Equality, Inequality, Predicate, Term
 from dovetail.spark.batch import join_step
 from dovetail.spark.frames import Side, check_rest, expression_type, filtered_sides, same_session, typed_conjuncts
@@ -44,7 +44,7 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
     )
 
 
-def theta_frame(frames: Mapping[str, DataFrame], plan: Plan) -> DataFrame:
+def theta_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan) -> DataFrame:
     """The lazy frame that a plan describes, one struct column per alias."""
     handle = Handle(plan)
     sides = filtered_sides(frames, plan.filters)

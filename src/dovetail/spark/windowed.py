@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 from dovetail.errors import ArgumentError, SetupError, UnboundedJoinError, UnsupportedTypeError, unknown_column
 from dovetail.families.theta.spec import Key
 from dovetail.families.theta.windowed import CELLS, METRICS, CellOfTime, WindowKernel, WindowSpec, WindowStep
-from dovetail.plan import Plan
+from dovetail.plan.theta import ThetaPlan
 from dovetail.spark.batch import arrow_function
 from dovetail.spark.frames import Side, filtered_sides, key_columns, quoted
 from dovetail.spark.metrics import Handle, Recorder, attach
@@ -21,7 +21,7 @@ from dovetail.spark.stream import PACKED, PackRows, UnpackRows, run_batch, run_s
 from dovetail.windows import CountWindow, TimeWindow
 
 
-def window_frame(frames: Mapping[str, DataFrame], plan: Plan) -> DataFrame:
+def window_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan) -> DataFrame:
     """The lazy frame of a windowed plan, one struct column per alias."""
     _check(plan)
     sides = filtered_sides(frames, plan.filters)
@@ -44,7 +44,7 @@ def window_frame(frames: Mapping[str, DataFrame], plan: Plan) -> DataFrame:
     return attach(rows, handle)
 
 
-def _check(plan: Plan) -> None:
+def _check(plan: ThetaPlan) -> None:
     how = plan.steps[0].options.how
     if how != "inner" and any(step.rests for step in plan.steps):
         rest = next(sql for step in plan.steps for sql in step.rests)
@@ -93,7 +93,7 @@ def check_time(frames: Mapping[str, DataFrame], window: TimeWindow) -> None:
         )
 
 
-def window_spec(sides: Mapping[str, Side], plan: Plan) -> WindowSpec:
+def window_spec(sides: Mapping[str, Side], plan: ThetaPlan) -> WindowSpec:
     """The kernel's description of the join."""
     order = [*plan.steps[0].left, *[step.right for step in plan.steps]]
     keys: dict[str, list[Key]] = {alias: [] for alias in plan.inputs}
@@ -115,7 +115,7 @@ def window_spec(sides: Mapping[str, Side], plan: Plan) -> WindowSpec:
     )
 
 
-def _packed(side: Side, spec: WindowSpec, at: int, plan: Plan) -> DataFrame:
+def _packed(side: Side, spec: WindowSpec, at: int, plan: ThetaPlan) -> DataFrame:
     alias = plan.inputs[at]
     columns: list[Column] = [*side.payload_columns(), *_keys(spec.keys[at], plan, alias)]
     window = plan.window
@@ -128,7 +128,7 @@ def _packed(side: Side, spec: WindowSpec, at: int, plan: Plan) -> DataFrame:
     return side.frame.select(*columns).mapInArrow(arrow_function(pack), PACKED)
 
 
-def _keys(keys: tuple[Key, ...], plan: Plan, alias: str) -> list[Column]:
+def _keys(keys: tuple[Key, ...], plan: ThetaPlan, alias: str) -> list[Column]:
     """Key columns; a condition on an input whose unmatched rows count hides keys instead of dropping rows."""
     dropped = {filtered for filtered, _ in plan.filters}
     conditions = [f"({f.sql})" for f in plan.predicate.filters if f.alias == alias and alias not in dropped]
@@ -139,7 +139,7 @@ def _keys(keys: tuple[Key, ...], plan: Plan, alias: str) -> list[Column]:
     return columns
 
 
-def _unpacked(found: DataFrame, sides: Mapping[str, Side], plan: Plan) -> DataFrame:
+def _unpacked(found: DataFrame, sides: Mapping[str, Side], plan: ThetaPlan) -> DataFrame:
     how = plan.steps[0].options.how
     inputs = plan.inputs[:1] if how in ("semi", "anti") else plan.inputs
     fields = [

@@ -1,4 +1,4 @@
-"""The functions a user calls: arguments -> checked spec -> plan -> frame."""
+"""`theta_join`: arguments -> checked spec -> plan -> frame."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import ArgumentError
 from dovetail.families.theta.spec import Algorithm, How, Options
-from dovetail.plan import plan_theta
-from dovetail.plantext import plan_text
+from dovetail.plan.theta import plan_theta
 from dovetail.predicates import parse
 from dovetail.windows import TimeWindow, tumbling
 
@@ -101,28 +100,3 @@ def theta_join(
     facts = theta_facts(frames, predicate)
     plan = plan_theta(tuple(frames), predicate, facts, options, window=bounds, broadcast=broadcast, sample=sample)
     return window_frame(frames, plan) if plan.mode == "window" else theta_frame(frames, plan)
-
-
-def explain(frame: DataFrame) -> None:
-    """Print what a join will do and why.  Starts no job.
-
-    Parameters
-    ----------
-    frame
-        The DataFrame that a join returned.
-
-    Examples
-    --------
-    >>> r, s = spark.range(100), spark.range(50)
-    >>> dt.explain(dt.theta_join({"R": r, "S": s}, on="ABS(R.id - S.id) <= 3", partitions=4))
-    theta join, batch, how='inner'
-      inputs      R, S
-      join        R with S
-        where     ABS(R.id - S.id) <= 3
-        sides     R gives points, S gives a range of R.id
-        kernel    range: sorted points, one run for each box; cost follows rows + results
-        routing   cells cut at quantiles of a 1/64 sample of both sides, read within the same action; 4 shuffle partitions of packed segments
-    """  # noqa: E501
-    from dovetail.spark.metrics import handle_of
-
-    print(plan_text(handle_of(frame, "explain").plan))

@@ -1,4 +1,4 @@
-"""Plans: what a join will do, decided before anything runs, and printable.
+"""The plan of a theta join.
 
 :func:`plan_theta` is the one place that decides.  It knows the condition with its types and a few facts about the
 inputs, and no Spark.
@@ -73,8 +73,8 @@ class ThetaStep:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a call will do; :func:`dovetail.plantext.plan_text` puts it into words."""
+class ThetaPlan:
+    """What a call will do; :meth:`text` puts it into words."""
 
     mode: Mode
     inputs: tuple[str, ...]
@@ -84,6 +84,12 @@ class Plan:
     """(alias, condition) that drops rows of an input before the join."""
     steps: tuple[ThetaStep, ...]
     window: CountWindow | TimeWindow | None = None
+
+    def text(self) -> str:
+        """The plan as lines of text, most important first."""
+        from dovetail.plan.thetatext import plan_text
+
+        return plan_text(self)
 
 
 def plan_theta(
@@ -95,7 +101,7 @@ def plan_theta(
     window: CountWindow | TimeWindow | None,
     broadcast: str | None,
     sample: bool,
-) -> Plan:
+) -> ThetaPlan:
     """Decide how a theta join runs, or say why it cannot.
 
     Parameters
@@ -125,7 +131,7 @@ def plan_theta(
         # A row that was dropped would not count, and every window after it would begin elsewhere.
         kept = frozenset(inputs)
     filters = tuple((f.alias, f.sql) for f in predicate.filters if f.alias not in kept)
-    return Plan(mode, inputs, facts.streams, predicate, filters, tuple(steps), window)
+    return ThetaPlan(mode, inputs, facts.streams, predicate, filters, tuple(steps), window)
 
 
 def _preserved(order: list[str], how: How) -> frozenset[str]:

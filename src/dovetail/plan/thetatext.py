@@ -1,14 +1,14 @@
-"""Plans in words."""
+"""Plans of theta joins in words."""
 
 from __future__ import annotations
 
 from dovetail.families.theta.router import overlap_axes
 from dovetail.families.theta.spec import Axis, Key, Step
-from dovetail.plan import Plan, ThetaStep
+from dovetail.plan.theta import ThetaPlan, ThetaStep
 from dovetail.windows import CountWindow
 
 
-def plan_text(plan: Plan) -> str:
+def plan_text(plan: ThetaPlan) -> str:
     """A plan as lines of text, most important first."""
     lines = [f"theta join, {_mode_text(plan)}, how={plan.steps[0].options.how!r}"]
     lines.append(f"  inputs      {', '.join(plan.inputs)}")
@@ -20,7 +20,7 @@ def plan_text(plan: Plan) -> str:
     return "\n".join(lines)
 
 
-def _mode_text(plan: Plan) -> str:
+def _mode_text(plan: ThetaPlan) -> str:
     if plan.mode == "batch":
         return "batch"
     if plan.mode == "beside":
@@ -33,7 +33,7 @@ def _mode_text(plan: Plan) -> str:
     return f"{kind}, tumbling windows of {window.every / 1e6:g} s on {window.time}"
 
 
-def _step_rows(plan: Plan, step: ThetaStep) -> list[tuple[str, str]]:
+def _step_rows(plan: ThetaPlan, step: ThetaStep) -> list[tuple[str, str]]:
     points, boxes = (step.right, " x ".join(step.left)) if step.step.swapped else (" x ".join(step.left), step.right)
     rows = [("where", plain(step.condition))]
     rows.append(("sides", f"{points} gives points, {boxes} gives {_shape(step.step)}"))
@@ -78,7 +78,7 @@ def kernel_text(step: ThetaStep) -> str:
     return f"range: sorted points, one run for each box; cost follows rows + results{checked}"
 
 
-def _routing_text(plan: Plan, step: ThetaStep) -> str:
+def _routing_text(plan: ThetaPlan, step: ThetaStep) -> str:
     if plan.mode == "window":
         return (
             "all rows to one task, which numbers them"

@@ -1,12 +1,7 @@
-"""The joins as plain nested loops: their definition, and the oracle of every test.
-
-Nothing here is fast, and nothing here knows the algorithms.  Where an algorithm and this file disagree, the algorithm
-is wrong.  Rows are dictionaries, NULL is None, and a condition answers True, False or None (unknown).
-"""
+"""The theta join as a nested loop."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import product
 from typing import Any
@@ -34,6 +29,7 @@ def theta_join(
 
     Examples
     --------
+    >>> from dovetail.reference import less
     >>> r, s = [{"x": 1}, {"x": 5}], [{"x": 3}]
     >>> theta_join({"R": r, "S": s}, lambda a, b: less(a["x"], b["x"]), "left")
     [{'R': {'x': 1}, 'S': {'x': 3}}, {'R': {'x': 5}, 'S': None}]
@@ -62,55 +58,3 @@ def theta_join(
     if how in ("right", "full"):
         result.extend({left: None, right: other} for at, other in rows[1] if at not in matched_right)
     return result
-
-
-def less(a: Any, b: Any) -> bool | None:
-    """``a < b`` in Spark's order: NULL is unknown, NaN is the largest value and equals itself.
-
-    Examples
-    --------
-    >>> less(1, float("nan")), less(float("nan"), 1), less(None, 1), less(-0.0, 0.0)
-    (True, False, None, False)
-    """
-    if a is None or b is None:
-        return None
-    if _is_nan(a):
-        return False
-    return True if _is_nan(b) else bool(a < b)
-
-
-def equal(a: Any, b: Any) -> bool | None:
-    """``a = b`` in Spark's order."""
-    if a is None or b is None:
-        return None
-    if _is_nan(a) or _is_nan(b):
-        return _is_nan(a) and _is_nan(b)
-    return bool(a == b)
-
-
-def at_most(a: Any, b: Any) -> bool | None:
-    """``a <= b`` in Spark's order."""
-    before, same = less(a, b), equal(a, b)
-    return None if before is None else bool(before or same)
-
-
-def difference(a: Any, b: Any) -> Any:
-    """``a - b``, NULL where either is."""
-    return None if a is None or b is None else a - b
-
-
-def both(*conditions: bool | None) -> bool | None:
-    """SQL's AND: false wins over unknown, unknown over true.
-
-    Examples
-    --------
-    >>> both(True, None), both(False, None), both(True, True)
-    (None, False, True)
-    """
-    if any(condition is False for condition in conditions):
-        return False
-    return None if any(condition is None for condition in conditions) else True
-
-
-def _is_nan(value: Any) -> bool:
-    return isinstance(value, float) and math.isnan(value)

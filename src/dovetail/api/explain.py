@@ -1,0 +1,33 @@
+"""`explain`: what a join will do, in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def explain(frame: DataFrame) -> None:
+    """Print what a join will do and why.  Starts no job.
+
+    Parameters
+    ----------
+    frame
+        The DataFrame that a join returned.
+
+    Examples
+    --------
+    >>> r, s = spark.range(100), spark.range(50)
+    >>> dt.explain(dt.theta_join({"R": r, "S": s}, on="ABS(R.id - S.id) <= 3", partitions=4))
+    theta join, batch, how='inner'
+      inputs      R, S
+      join        R with S
+        where     ABS(R.id - S.id) <= 3
+        sides     R gives points, S gives a range of R.id
+        kernel    range: sorted points, one run for each box; cost follows rows + results
+        routing   cells cut at quantiles of a 1/64 sample of both sides, read within the same action; 4 shuffle partitions of packed segments
+    """  # noqa: E501
+    from dovetail.spark.metrics import handle_of
+
+    print(handle_of(frame, "explain").plan.text())
