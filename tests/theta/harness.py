@@ -25,7 +25,7 @@ from dovetail.families.theta.joining import METRICS, BesideStage, JoinStage, Pac
 from dovetail.families.theta.kernel import pairs
 from dovetail.families.theta.router import without_sample
 from dovetail.families.theta.spec import Key, KeyType, Options, Step
-from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage, SampleStage, Source
+from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage, Source
 from dovetail.plan.theta import Facts, ThetaStep, plan_theta
 from dovetail.predicates import Predicate, Term, parse
 from dovetail.segments import blocks
@@ -245,7 +245,7 @@ def _pass(step: ThetaStep, left: pa.Table, right: pa.Table, knobs: Knobs) -> Res
     if step.broadcast:
         batches, cells = _beside(BesideStage(**common, **types), tables, knobs), 0
     else:
-        routing = _fitted(step, common, tables, knobs)
+        routing = fitted(step, common, tables, knobs)
         cells = routing.cells
         batches = _shuffled(JoinStage(**common, **types), routing, common, tables, knobs)
     result = Result([], [], cells)
@@ -267,7 +267,8 @@ def numbered(table: pa.Table) -> pa.Table:
     return table.append_column("row_number", pa.array(range(table.num_rows), pa.int64()))
 
 
-def _fitted(step: ThetaStep, common: dict[str, Any], tables: list[pa.Table], knobs: Knobs) -> Any:
+def fitted(step: ThetaStep, common: dict[str, Any], tables: list[pa.Table], knobs: Knobs) -> Any:
+    """The routing that a sample of both tables gives."""
     everything = step.kernel_options.algorithm != "auto"
     if not knobs.sampled and not everything:
         return without_sample(step.step, knobs.partitions)
@@ -275,15 +276,21 @@ def _fitted(step: ThetaStep, common: dict[str, Any], tables: list[pa.Table], kno
     common = {name: value for name, value in common.items() if name != "sources"}
     random = np.random.default_rng(knobs.seed)
     fraction = 1.0 if everything else knobs.fraction
-    samples = []
+    parts = []
+    deep_rows = random.random() < 0.5
     for side in (POINTS, BOXES):
         keys = _flat(step.step, side, tables[side], knobs, payload=False)
-        keys = keys.filter(pa.array(random.random(keys.num_rows) <= fraction))
-        stage = SampleStage(**common, side=side, fraction=fraction, everything=everything)
-        for task in _tasks(keys, knobs):
-            samples.extend(stage(iter(task)))
-    (fitted,) = FitStage(**common, partitions=knobs.partitions)(iter(samples))
-    return stages.read_routing(fitted.column(0)[0].as_buffer())
+        dense = random.random(keys.num_rows) <= fraction
+        sparse = dense & (random.random(keys.num_rows) <= fraction)
+        deep = np.full(keys.num_rows, deep_rows and not everything) & (random.random(keys.num_rows) < 0.5)
+        kept = dense & (sparse | ~deep)
+        marks = {"side": np.full(keys.num_rows, side, dtype=np.int32), "sparse": sparse, "deep": deep}
+        columns = {**marks, **{f"{'pb'[side]}{at}": column for at, column in enumerate(keys.columns)}}
+        parts.append(pa.table(columns).filter(pa.array(kept)))
+    sampled = pa.concat_tables(parts, promote_options="default").combine_chunks()
+    fit = FitStage(**common, partitions=knobs.partitions, fractions=(fraction, fraction**2))
+    (found,) = fit(iter(sampled.to_batches(max_chunksize=knobs.batch_rows)))
+    return stages.read_routing(found.column(0)[0].as_buffer())
 
 
 def _shuffled(

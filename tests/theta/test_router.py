@@ -16,11 +16,11 @@ from dovetail.families.theta.encode import routing_boxes, routing_points
 from dovetail.families.theta.papers import PairRouting, end_codes, partition_axis
 from dovetail.families.theta.router import Routing, Sample, fit, overlap_axes, without_sample
 from dovetail.families.theta.spec import Options, Step
-from dovetail.families.theta.stages import POINTS, FitStage, RouteStage, SampleStage, read_routing, row_hashes
+from dovetail.families.theta.stages import POINTS, RouteStage, read_routing, row_hashes
 from dovetail.placement import spark_partition
 from dovetail.segments import unpack
 
-from .harness import Knobs, _flat, join, numbered, plan
+from .harness import Knobs, _flat, fitted, join, numbered, plan
 
 CONDITIONS = {
     "less": "R.a < S.x",
@@ -231,12 +231,9 @@ def test_places_do_not_depend_on_the_order_of_rows(on, sampled, data, values):
     )
     step = plan(on, left, right, how="left")
     common = {"step": step.step, "options": step.kernel_options, "payload": (4, 3)}
-    keys = _flat(step.step, POINTS, left, Knobs(), payload=False)
     if sampled:
         with patch.object(router, "CELL_ROWS", 2):
-            sample = list(SampleStage(**common)(iter([keys])))
-            (fitted,) = FitStage(**common, partitions=3)(iter(sample))
-        raw = fitted.column(0)[0].as_py()
+            raw = fitted(step, common, [left, right], Knobs()).to_buffer().to_pybytes()
     else:
         raw = without_sample(step.step, 3).to_buffer().to_pybytes()
     flat = _flat(step.step, POINTS, numbered(left), Knobs(), payload=True)

@@ -27,13 +27,14 @@ from dovetail.families.theta.joining import (
     TaskLoad,
 )
 from dovetail.families.theta.router import without_sample
-from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage, SampleStage, Source
+from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage, Source
 from dovetail.plan.theta import ThetaStep
 from dovetail.spark.frames import Side, hash_column, key_columns, payload_source
 from dovetail.spark.metrics import Recorder
 
-SAMPLE_FRACTION = 1 / 64
-
+DENSE, SPARSE = 64, 4096
+"""One row of so many is sampled; the sparse sample serves inputs with tasks of more than `DEEP` rows."""
+DEEP = 1 << 21
 
 _FIRST_ROW = (1 << 33) - 1
 """monotonically_increasing_id counts the rows of a task in its low 33 bits."""
@@ -206,21 +207,38 @@ def _shuffled(counted: _Counted, plan: ThetaStep) -> DataFrame:
 
 def _routing(counted: _Counted, plan: ThetaStep) -> Column:
     everything = plan.kernel_options.algorithm != "auto"
-    fraction = 1.0 if everything else SAMPLE_FRACTION
-    arguments: dict[str, Any] = {"step": plan.step, "options": plan.kernel_options, "payload": counted.payload}
-    samples = []
-    for side in (POINTS, BOXES):
-        of = counted.points if side == POINTS else counted.boxes
-        keys = of.frame.select(*counted.keys(side))
-        if not everything:
-            keys = keys.sample(fraction=fraction, seed=0)
-        stage = SampleStage(**arguments, side=side, fraction=fraction, everything=everything)
-        samples.append(keys.mapInArrow(arrow_function(stage), _SAMPLES))
+    sides = [_sampled(counted, side, everything=everything) for side in (POINTS, BOXES)]
     fit = FitStage(
-        **arguments, partitions=plan.shuffle_partitions, widths=(counted.points.width(), counted.boxes.width())
+        step=plan.step,
+        options=plan.kernel_options,
+        payload=counted.payload,
+        partitions=plan.shuffle_partitions,
+        widths=(counted.points.width(), counted.boxes.width()),
+        fractions=(1.0, 1.0) if everything else (1 / DENSE, 1 / SPARSE),
     )
-    gathered = samples[POINTS].unionByName(samples[BOXES]).repartition(1)
-    return gathered.mapInArrow(arrow_function(fit), T.StructType([T.StructField("routing", T.BinaryType())])).scalar()
+    gathered = sides[POINTS].unionByName(sides[BOXES], allowMissingColumns=True)
+    # The union lists the columns of the points, then those that only the boxes have: the order that the stage expects.
+    one = gathered.repartition(1)
+    return one.mapInArrow(arrow_function(fit), T.StructType([T.StructField("routing", T.BinaryType())])).scalar()
+
+
+def _sampled(counted: _Counted, side: int, *, everything: bool) -> DataFrame:
+    """Keys of sampled rows of one side.  Spark samples: a Python task for each part of the input would cost more."""
+    of = counted.points if side == POINTS else counted.boxes
+    letter = "pb"[side]
+    keys = [key.alias(f"{letter}{at}") for at, key in enumerate(counted.keys(side))]
+    if everything:
+        return of.frame.select(
+            F.lit(side).alias("side"), F.lit(True).alias("sparse"), F.lit(False).alias("deep"), *keys
+        )
+    row = F.monotonically_increasing_id()
+    # A hash of the row's number instead of Spark's random sample, which takes twice the time.
+    draw = F.xxhash64(row, F.lit(side))
+    numbered = of.frame.select(draw.alias("draw"), (row.bitwiseAND(F.lit(_FIRST_ROW)) >= DEEP).alias("deep"), *keys)
+    sparse = F.col("draw").bitwiseAND(F.lit(SPARSE - 1)) == 0
+    dense = F.col("draw").bitwiseAND(F.lit(DENSE - 1)) == 0
+    kept = numbered.filter(dense & (sparse | ~F.col("deep")))
+    return kept.select(F.lit(side).alias("side"), sparse.alias("sparse"), "deep", *[k for k in numbered.columns[2:]])
 
 
 def first_row(value: Column) -> Column:

@@ -1,14 +1,13 @@
 """The stages of a theta join between two shuffles, as functions on Arrow batches.
 
-    sample -> fit                  a little of both sides -> one routing
+    fit                            a little of both sides -> one routing
     route                          rows -> segments, one for each cell they go to
     join                           the segments of a cell -> pairs
     beside                         rows, and the whole of a small other side -> pairs, without a shuffle
 
 Spark calls them; they know nothing of Spark.  A stage is a frozen value, so it travels to a worker as it is.
-The batches that reach `sample` and `route` have the payload first (c0, c1 ...), then the key columns (k0, k1 ...),
-then, where there are equality keys, their hash (h), and in `route` the routing (g), which only the first row of a
-task carries.
+The batches that reach `route` have the payload first (c0, c1 ...), then the key columns (k0, k1 ...),
+then, where there are equality keys, their hash (h), and the routing (g), which only the first row of a task carries.
 """
 
 from __future__ import annotations
@@ -34,9 +33,6 @@ from dovetail.families.theta.spec import Options, Step
 from dovetail.segments import binary_column, blocks, concat, pack, unpack
 
 POINTS, BOXES = 0, 1
-
-SAMPLE_CAP = 1 << 15
-"""Sampled rows that one task passes on; more would not move a quantile."""
 
 
 @dataclass(frozen=True)
@@ -94,100 +90,76 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class SampleStage(Stage):
-    """Key columns of sampled rows in, one row (side, rows, codes) out.
-
-    The paper's algorithms look at every value (`everything`), on one axis and without the hash.
-    """
-
-    fraction: float = 1.0
-    everything: bool = False
-
-    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Called by Spark once a task."""
-        parts: list[pa.RecordBatch] = []
-        rows = 0
-        generator = np.random.default_rng(0)
-        for batch in blocks(batches):
-            keys = self.keys_of(batch, 0)
-            good = np.flatnonzero(usable(keys))
-            rows += good.size
-            if not self.everything and good.size > SAMPLE_CAP:
-                good = generator.choice(good, SAMPLE_CAP, replace=False)
-            chosen = batch.take(good)
-            parts.append(self._codes(chosen))
-        if parts:
-            sample = concat(parts)
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([self.side], pa.int32()),
-                    pa.array([rows / self.fraction], pa.float64()),
-                    binary_column([pack(sample)]),
-                ],
-                names=["side", "rows", "codes"],
-            )
-
-    def _codes(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        keys = self.keys_of(batch, 0)
-        columns: list[Codes]
-        if self.everything:
-            axis = partition_axis(self.step)
-            columns = [routing_points(axis, keys) if self.side == POINTS else end_codes(axis, keys)]
-        else:
-            columns = [self.hashes_of(batch, 0)]
-            for axis in self.step.axes:
-                if self.side == POINTS:
-                    columns.append(routing_points(axis, keys))
-                else:
-                    columns.extend(routing_boxes(axis, keys))
-        return pa.RecordBatch.from_arrays([pa.array(c) for c in columns], names=[str(i) for i in range(len(columns))])
-
-
-@dataclass(frozen=True)
 class FitStage(Stage):
-    """Samples of both sides in, one routing out."""
+    """Sampled key rows of both sides in, one routing out.
+
+    A batch has the side of each row, whether it belongs to the sparse sample too, and whether it lies so deep in its
+    task that only the sparse sample reaches it; then the keys (and hash) of the points and those of the boxes, NULL
+    on rows of the other side.  The paper's algorithms look at every value of one axis, without the hash.
+    """
 
     partitions: int = 1
     widths: tuple[int, int] = (8, 8)
     """Bytes of a row of the points and of the boxes, as far as the schema tells."""
+    fractions: tuple[float, float] = (1.0, 1.0)
+    """Shares of the rows that the dense and the sparse sample hold."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once, in a single task."""
-        rows = [0.0, 0.0]
-        parts: list[list[pa.RecordBatch]] = [[], []]
-        for batch in batches:
-            for at in range(batch.num_rows):
-                side = batch.column(0)[at].as_py()
-                rows[side] += batch.column(1)[at].as_py()
-                parts[side].append(unpack(batch.column(2)[at].as_buffer()))
-        routing = self._fit(rows, parts)
+        held = [batch for batch in batches if batch.num_rows]
+        routing = self._fit(*self._codes(concat(held))) if held else self._fit([0.0, 0.0], [None, None])
         yield pa.RecordBatch.from_arrays([binary_column([routing.to_buffer()])], names=["routing"])
 
-    def _fit(self, rows: list[float], parts: list[list[pa.RecordBatch]]) -> Routing | PairRouting:
+    def _codes(self, batch: pa.RecordBatch) -> tuple[list[float], list[list[Codes] | None]]:
+        side, sparse, deep = (batch.column(at).to_numpy(zero_copy_only=False) for at in range(3))
+        # One sample has one density, or the first rows of a large task would weigh more than the others.
+        fraction, chosen = (self.fractions[1], sparse) if deep.any() else (self.fractions[0], np.ones_like(sparse))
+        rows, codes = [0.0, 0.0], list[list[Codes] | None]([None, None])
+        first = 3
+        for which, all_keys in ((POINTS, self.step.point_keys), (BOXES, self.step.box_keys)):
+            width = len(all_keys) + bool(self.step.equalities)
+            part = batch.select(range(first, first + width)).take(np.flatnonzero(chosen & (side == which)))
+            first += width
+            keys = part.columns[: len(all_keys)]
+            good = np.flatnonzero(usable(keys))
+            rows[which] = good.size / fraction
+            codes[which] = self._side_codes(which, part.take(good))
+        return rows, codes
+
+    def _side_codes(self, side: int, batch: pa.RecordBatch) -> list[Codes]:
+        keys = batch.columns
         if self.options.algorithm != "auto":
-            values = [
-                np.concatenate([np.empty(0, dtype=np.int64), *[p.column(0).to_numpy() for p in side]]) for side in parts
-            ]
+            axis = partition_axis(self.step)
+            return [routing_points(axis, keys) if side == POINTS else end_codes(axis, keys)]
+        hashes = order_codes(keys[-1], "int") if self.step.equalities else np.zeros(batch.num_rows, dtype=np.int64)
+        columns = [hashes]
+        for axis in self.step.axes:
+            columns.extend([routing_points(axis, keys)] if side == POINTS else routing_boxes(axis, keys))
+        return columns
+
+    def _fit(self, rows: list[float], codes: list[list[Codes] | None]) -> Routing | PairRouting:
+        if self.options.algorithm != "auto":
+            points, boxes = (np.empty(0, dtype=np.int64) if columns is None else columns[0] for columns in codes)
             return PairRouting.fit(
-                self.step, values[POINTS], values[BOXES], self.options,
+                self.step, points, boxes, self.options,
                 partitions=self.partitions, may_copy_points=self.copies_points,
             )  # fmt: skip
         return fit(
-            self.step, self._sample(POINTS, rows, parts), self._sample(BOXES, rows, parts),
+            self.step, self._sample(POINTS, rows, codes), self._sample(BOXES, rows, codes),
             partitions=self.partitions, may_copy_points=self.copies_points, widths=self.widths,
         )  # fmt: skip
 
-    def _sample(self, side: int, rows: list[float], parts: list[list[pa.RecordBatch]]) -> Sample:
+    def _sample(self, side: int, rows: list[float], codes: list[list[Codes] | None]) -> Sample:
         axes = len(self.step.axes)
-        if not parts[side]:
-            none = np.empty((axes, 0), dtype=np.int64)
-            return Sample(np.empty(0, dtype=np.int64), none, none, 0.0)
-        columns = [column.to_numpy() for column in concat(parts[side]).columns]
+        columns = codes[side]
+        if columns is None or not axes:
+            hashes = np.empty(0, dtype=np.int64) if columns is None else columns[0]
+            none = np.empty((axes, hashes.size), dtype=np.int64)
+            return Sample(hashes, none, none, rows[side])
         if side == POINTS:
-            low = high = np.stack(columns[1:]) if axes else np.empty((0, columns[0].size), dtype=np.int64)
+            low = high = np.stack(columns[1:])
         else:
-            low = np.stack(columns[1::2]) if axes else np.empty((0, columns[0].size), dtype=np.int64)
-            high = np.stack(columns[2::2]) if axes else low
+            low, high = np.stack(columns[1::2]), np.stack(columns[2::2])
         return Sample(columns[0], low, high, rows[side])
 
 
