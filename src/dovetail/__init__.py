@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.api import explain, theta_join
+from dovetail.api import approx_join, asof_join, bestmatch_join, estimates, explain, quality, theta_join, window_join
+from dovetail.criteria import closest, least, most, overlap, prefer, youngest
 from dovetail.errors import (
     ArgumentError,
     DovetailError,
@@ -17,6 +18,7 @@ from dovetail.errors import (
     UnknownNameError,
     UnsupportedTypeError,
 )
+from dovetail.families.window.graph import after, path
 
 if TYPE_CHECKING:
     from dovetail.spark.metrics import metrics
@@ -32,10 +34,24 @@ __all__ = [
     "UnboundedJoinError",
     "UnknownNameError",
     "UnsupportedTypeError",
+    "after",
+    "approx_join",
+    "asof_join",
+    "bestmatch_join",
+    "closest",
+    "estimates",
     "explain",
+    "least",
     "metrics",
+    "most",
+    "overlap",
+    "path",
+    "prefer",
+    "quality",
     "session",
     "theta_join",
+    "window_join",
+    "youngest",
 ]
 
 _LAZY = {"metrics": "dovetail.spark.metrics", "session": "dovetail.spark.session"}

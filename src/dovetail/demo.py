@@ -37,7 +37,8 @@ _LARGEST_CUT = 10_000
 """Spark's own join takes the square of its input; more than this would take most of the demo's time."""
 
 _BAND = "ABS(a.value - b.value) <= 1"
-_CROSSING = "bid.item = ask.item AND bid.price >= ask.price"
+_SAME = "A.obj = B.obj AND B.obj = C.obj"
+_HOPS = ("5 seconds", "10 seconds")
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class Sizes:
 
     rows: int
     batches: int
-    offers: int
+    objects: int
 
     @classmethod
     def of(cls, rows: int | None, *, quick: bool) -> Sizes:
@@ -55,10 +56,10 @@ class Sizes:
         Examples
         --------
         >>> Sizes.of(None, quick=True)
-        Sizes(rows=40000, batches=3, offers=500)
+        Sizes(rows=40000, batches=3, objects=500)
         """
         wanted = rows if rows is not None else 40_000 if quick else 400_000
-        return cls(wanted, batches=3 if quick else 4, offers=500 if quick else 2_000)
+        return cls(wanted, batches=3 if quick else 4, objects=500 if quick else 2_000)
 
     @property
     def cut(self) -> int:
@@ -93,7 +94,7 @@ def run(
         starting.__exit__(None, None, None)
     _summary(console, lines)
     console.print(f"The demo took {time.perf_counter() - began:.0f} s.  Its files are gone again.")
-    console.print("Next: README.md has the same calls to copy, docs/theta.md every option, examples/ whole programs.")
+    console.print("Next: README.md has the same calls to copy, docs/ every option, examples/ whole programs.")
 
 
 def _title(console: Console, text: str) -> None:
@@ -223,22 +224,23 @@ def _balance(found: dict[str, Any]) -> str:
 def _stream(console: Console, spark: SparkSession, folder: Path, sizes: Sizes) -> Line:
     import dovetail as dt
 
-    _title(console, "3  A stream: bids that reach an ask for the same item within the same minute")
+    _title(console, "3  A stream: objects that pass three cameras, one after the other")
     _code(
         console,
-        'dt.theta_join({"bid": bids, "ask": asks},\n'
-        f'              on="{_CROSSING}",\n'
-        '              window="1 minute", time="ts")',
+        'dt.window_join({"A": cam1, "B": cam2, "C": cam3},\n'
+        f'               on="{_SAME}", time="ts",\n'
+        f'               within=dt.path("A -> B -> C", {list(_HOPS)}))',
     )
-    _write_offers(folder, sizes)
+    _write_sightings(folder, sizes)
     # Each task of a stateful operator starts workers of its own; one suffices for this little data.
     spark.conf.set("spark.sql.shuffle.partitions", 1)
-    streams = {name: _offers(spark, folder / name) for name in ("bid", "ask")}
-    crossings = dt.theta_join(streams, on=_CROSSING, window="1 minute", time="ts")
+    streams = {name: _camera(spark, folder / name) for name in "ABC"}
+    passages = dt.window_join(streams, on=_SAME, time="ts", within=dt.path("A -> B -> C", _HOPS))
     began = time.perf_counter()
     query = (
-        crossings.writeStream.format("memory")
-        .queryName("crossings")
+        passages.selectExpr("A.obj", "A.ts AS first", "C.ts - A.ts AS underway")
+        .writeStream.format("memory")
+        .queryName("passages")
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(availableNow=True)
         .start()
@@ -248,27 +250,31 @@ def _stream(console: Console, spark: SparkSession, folder: Path, sizes: Sizes) -
     # What scrolls by on a screen is written once at the end elsewhere.
     if not console.is_terminal:
         console.print(shown)
+    table = Table("object", "first seen", "underway", box=box.SIMPLE)
+    for row in spark.table("passages").orderBy("first").limit(5).collect():
+        table.add_row(str(row.obj), f"{row.first:%H:%M:%S}", f"{row.underway.total_seconds():.1f} s")
+    console.print(table)
     console.print(
-        "Each line is a micro-batch: rows that came, matches that left at once, rows kept for later matches and rows "
-        "forgotten because the watermark closed their minute.  query.lastProgress has these counters.\n"
+        "Each line above is a micro-batch: rows that came, passages that left at once, rows kept for later matches and "
+        "rows forgotten because nothing that still comes can match them.  query.lastProgress has these counters.\n"
     )
-    arrived = f"{sizes.batches * sizes.offers:,}"
-    return Line(f"stream, {sizes.batches} micro-batches", f"{arrived} x {arrived}", results, seconds)
+    arrived = f"{sizes.batches * sizes.objects:,}"
+    return Line(f"stream of 3 cameras, {sizes.batches} micro-batches", f"{arrived} objects", results, seconds)
 
 
-def _write_offers(folder: Path, sizes: Sizes) -> None:
-    for name in ("bid", "ask"):
+def _write_sightings(folder: Path, sizes: Sizes) -> None:
+    for name in "ABC":
         (folder / name).mkdir()
-    for at, offers in enumerate(datasets.price_streams(sizes.batches, sizes.offers)):
-        for name, table in zip(("bid", "ask"), offers, strict=True):
+    for at, seen in enumerate(datasets.camera_sightings(sizes.batches, sizes.objects)):
+        for name, table in zip("ABC", seen, strict=True):
             file = folder / name / f"{at:03}.parquet"
             pq.write_table(table, file)
             # Spark takes files in the order of their times, which have a coarse resolution on some systems.
             os.utime(file, (1_000_000_000 + at * 10,) * 2)
 
 
-def _offers(spark: SparkSession, folder: Path) -> DataFrame:
-    stream = spark.readStream.schema("item string, price double, ts timestamp").option("maxFilesPerTrigger", 1)
+def _camera(spark: SparkSession, folder: Path) -> DataFrame:
+    stream = spark.readStream.schema("obj long, speed long, ts timestamp").option("maxFilesPerTrigger", 1)
     return stream.parquet(str(folder)).withWatermark("ts", "5 seconds")
 
 
@@ -288,14 +294,12 @@ def _follow(console: Console, query: StreamingQuery) -> tuple[int, Table]:
 
 def _progress_table(reports: list[Any]) -> Table:
     table = Table(box=box.SIMPLE)
-    for name in ("micro-batch", "rows in", "matches out", "rows held", "rows forgotten", "seconds"):
+    for name in ("micro-batch", "rows in", "passages out", "rows held", "rows forgotten", "seconds"):
         table.add_column(name, justify="right")
-    held = 0
     for report in reports:
         counts = _counters(report)
-        # The counter held_rows is that of the cells which had work to do; this is the sum over all of them.
-        held += counts["rows"] - counts["late"] - counts["evicted"]
-        shown = (counts["rows"], counts["results"], held, counts["evicted"])
+        held, evicted = (sum(counts[f"{what}_{name}"] for name in "ABC") for what in ("held_rows", "evicted"))
+        shown = (counts["rows"], counts["results"], held, evicted)
         took = f"{report['durationMs']['triggerExecution'] / 1000:.1f}"
         table.add_row(str(report["batchId"]), *[f"{number:,}" for number in shown], took)
     if not reports:
@@ -306,7 +310,8 @@ def _progress_table(reports: list[Any]) -> Table:
 def _counters(report: Any) -> dict[str, int]:
     """The observed counters of a micro-batch; none where no cell had anything to do."""
     observed = [row.asDict() for row in report["observedMetrics"].values()]
-    empty = dict.fromkeys(("rows", "late", "results", "evicted"), 0)
+    each = (f"{what}_{name}" for what in ("held_rows", "evicted") for name in "ABC")
+    empty = dict.fromkeys(("rows", "results", *each), 0)
     return {**empty, **observed[0]} if observed else empty
 
 

@@ -1,6 +1,10 @@
 """The functions a user calls, one module per family: arguments -> checked spec -> plan -> frame."""
 
+from dovetail.api.approx import approx_join, estimates, quality
+from dovetail.api.asof import asof_join
+from dovetail.api.bestmatch import bestmatch_join
 from dovetail.api.explain import explain
 from dovetail.api.theta import theta_join
+from dovetail.api.window import window_join
 
-__all__ = ["explain", "theta_join"]
+__all__ = ["approx_join", "asof_join", "bestmatch_join", "estimates", "explain", "quality", "theta_join", "window_join"]

@@ -4,7 +4,10 @@ Nothing here is fast, and nothing here knows the algorithms.  Where an algorithm
 algorithm is wrong.  Rows are dictionaries, NULL is None, and a condition answers True, False or None (unknown).
 """
 
+from dovetail.reference.asof import asof_join
+from dovetail.reference.bestmatch import bestmatch_join
 from dovetail.reference.theta import theta_join
 from dovetail.reference.values import at_most, both, difference, equal, less
+from dovetail.reference.window import window_join
 
-__all__ = ["at_most", "both", "difference", "equal", "less", "theta_join"]
+__all__ = ["asof_join", "at_most", "bestmatch_join", "both", "difference", "equal", "less", "theta_join", "window_join"]

@@ -238,7 +238,7 @@ def _sampled(counted: _Counted, side: int, *, everything: bool) -> DataFrame:
     sparse = F.col("draw").bitwiseAND(F.lit(SPARSE - 1)) == 0
     dense = F.col("draw").bitwiseAND(F.lit(DENSE - 1)) == 0
     kept = numbered.filter(dense & (sparse | ~F.col("deep")))
-    return kept.select(F.lit(side).alias("side"), sparse.alias("sparse"), "deep", *[k for k in numbered.columns[2:]])
+    return kept.select(F.lit(side).alias("side"), sparse.alias("sparse"), "deep", *numbered.columns[2:])
 
 
 def first_row(value: Column) -> Column:

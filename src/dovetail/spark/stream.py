@@ -10,9 +10,9 @@ restarts is Spark's: all that a kernel knows is in that map.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -40,37 +40,64 @@ RESULT = T.StructType([T.StructField("segment", T.BinaryType()), T.StructField("
 _VERSION = "format"
 
 
+class Router(Protocol):
+    """Divides the rows of one input among cells, and tells all cells how far the input has come."""
+
+    def parts(self, block: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
+        """The rows of each cell, by its number."""
+
+    def top(self, block: pa.RecordBatch) -> int | None:
+        """The largest time of some rows."""
+
+    def ticks(self, top: int) -> list[tuple[int, pa.RecordBatch]]:
+        """A segment without rows for every cell that says how far the input has come."""
+
+
 @dataclass(frozen=True)
 class PackRows:
     """Rows in; segments out, with the cell they belong to and their place in the order of arrival.
 
-    Within a micro-batch rows arrive in the order of their partitions.  `cells` numbers the cell of each row; without
-    it there is one cell.
+    Within a micro-batch rows arrive in the order of their partitions.  `cells` numbers the cell of each row, or a
+    `router` divides them; without either there is one cell.
     """
 
     side: int
     cells: Callable[[pa.RecordBatch], npt.NDArray[np.int64]] | None = None
+    router: Router | None = None
+    ticks: bool = False
+    """Whether every cell hears how far this task's rows have come."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
         context = TaskContext.get()
         place = (context.partitionId() if context is not None else 0) << 33
+        top: int | None = None
         for block in blocks(batches):
-            if self.cells is None:
-                parts = [(0, block)]
-            else:
-                cells = self.cells(block)
-                parts = [(int(cell), block.take(np.flatnonzero(cells == cell))) for cell in np.unique(cells)]
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array([cell for cell, _ in parts], pa.int32()),
-                    pa.array([self.side] * len(parts), pa.int32()),
-                    pa.array([place] * len(parts), pa.int64()),
-                    binary_column([pack(rows) for _, rows in parts]),
-                ],
-                names=PACKED.names,
-            )
+            yield self._packed(self._parts(block), place)
             place += block.num_rows
+            if self.ticks and self.router is not None:
+                top = max((t for t in (top, self.router.top(block)) if t is not None), default=None)
+        if top is not None and self.router is not None:
+            yield self._packed(self.router.ticks(top), place)
+
+    def _parts(self, block: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
+        if self.router is not None:
+            return self.router.parts(block)
+        if self.cells is None:
+            return [(0, block)]
+        cells = self.cells(block)
+        return [(int(cell), block.take(np.flatnonzero(cells == cell))) for cell in np.unique(cells)]
+
+    def _packed(self, parts: list[tuple[int, pa.RecordBatch]], place: int) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(
+            [
+                pa.array([cell for cell, _ in parts], pa.int32()),
+                pa.array([self.side] * len(parts), pa.int32()),
+                pa.array([place] * len(parts), pa.int64()),
+                binary_column([pack(rows) for _, rows in parts]),
+            ],
+            names=PACKED.names,
+        )
 
 
 class Cell(StatefulProcessor):
@@ -111,7 +138,8 @@ class Cell(StatefulProcessor):
     def _run(self, segments: list[tuple[int, pa.RecordBatch]], timer_values: Any) -> Iterator[pd.DataFrame]:
         kernel = self._make()
         watermark = timer_values.getCurrentWatermarkInMs() if timer_values is not None else -1
-        kernel.restore(self._load(), watermark * 1000 if watermark is not None and watermark > 0 else None)
+        stored = _Stored(self._segments)
+        kernel.restore(stored, watermark * 1000 if watermark is not None and watermark > 0 else None)
         for side, rows in segments:
             kernel.push(side, rows)
         for batch in kernel.results():
@@ -119,19 +147,6 @@ class Cell(StatefulProcessor):
         self._save(kernel)
         counts = [kernel.counters[name] for name in self._metrics]
         yield pd.DataFrame({"segment": [None], "m": [counts]})
-
-    def _load(self) -> dict[str, pa.RecordBatch]:
-        stored = {key[0]: bytes(value[0]) for key, value in self._segments.iterator()}
-        if stored:
-            # Before anything is opened: another format may not be Arrow at all.
-            version = int(stored.pop(_VERSION, b"0"))
-            if version != FORMAT:
-                raise DovetailError(
-                    f"the checkpoint holds state of format {version}; this version of Dovetail reads format {FORMAT}",
-                    accepted=f"a checkpoint of format {FORMAT}",
-                    hint="run the query with the version of Dovetail that wrote it, or start from a new checkpoint",
-                )
-        return {name: unpack(segment) for name, segment in stored.items()}
 
     def _save(self, kernel: StreamKernel) -> None:
         changes = kernel.changes()
@@ -146,6 +161,44 @@ class Cell(StatefulProcessor):
             # Timers are in milliseconds and fire once the watermark reaches them.  The watermark begins at 0, which
             # says nothing, so a timer before 1970 would fire at once, to no avail, and be gone.
             self._handle.registerTimer(max(1, -(-wake // 1000)))
+
+
+class _Stored(Mapping[str, pa.RecordBatch]):
+    """What is stored of a cell, read when it is asked for: a kernel may know most of it already."""
+
+    def __init__(self, segments: Any) -> None:
+        self._segments = segments
+        if not segments.exists():
+            self._names: list[str] | None = []
+            return
+        self._names = None
+        # Before anything is opened: another format may not be Arrow at all.
+        version = int(bytes(segments.getValue((_VERSION,))[0])) if segments.containsKey((_VERSION,)) else 0
+        if version != FORMAT:
+            raise DovetailError(
+                f"the checkpoint holds state of format {version}; this version of Dovetail reads format {FORMAT}",
+                accepted=f"a checkpoint of format {FORMAT}",
+                hint="run the query with the version of Dovetail that wrote it, or start from a new checkpoint",
+            )
+
+    def _listed(self) -> list[str]:
+        if self._names is None:
+            self._names = [key[0] for key in self._segments.keys() if key[0] != _VERSION]  # noqa: SIM118
+        return self._names
+
+    def __contains__(self, name: object) -> bool:
+        if self._names is not None:
+            return name in self._names
+        return bool(self._segments.containsKey((name,)))
+
+    def __getitem__(self, name: str) -> pa.RecordBatch:
+        return unpack(bytes(self._segments.getValue((name,))[0]))
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._listed())
+
+    def __len__(self) -> int:
+        return len(self._listed())
 
 
 @dataclass(frozen=True)
@@ -180,11 +233,19 @@ def run_stream(
     )
 
 
-def run_batch(packed: list[DataFrame], make: Callable[[], StreamKernel], metrics: tuple[str, ...]) -> DataFrame:
+def run_batch(
+    packed: list[DataFrame],
+    make: Callable[[], StreamKernel],
+    metrics: tuple[str, ...],
+    *,
+    partitions: int | None = None,
+) -> DataFrame:
     """The same kernel on static inputs: the stream whose input came at once."""
     together = packed[0]
     for other in packed[1:]:
         together = together.unionByName(other)
+    if partitions is not None:
+        together = together.repartition(partitions, "cell")
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         kernel = make()

@@ -30,7 +30,7 @@ def window_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan) -> DataFrame:
     make = partial(WindowKernel, spec)
     streaming = bool(plan.streams)
     if streaming:
-        _check_store(next(iter(frames.values())))
+        check_store(next(iter(frames.values())))
         found = run_stream(packed, make, METRICS, event_time=isinstance(plan.window, TimeWindow))
     else:
         found = run_batch(packed, make, METRICS)
@@ -55,7 +55,7 @@ def _check(plan: ThetaPlan) -> None:
         )
 
 
-def _check_store(frame: DataFrame) -> None:
+def check_store(frame: DataFrame) -> None:
     """Refuse the state store that Spark would refuse once the query runs, deep in a stack trace."""
     setting = "spark.sql.streaming.stateStore.providerClass"
     found = frame.sparkSession.conf.get(setting) or ""

@@ -1,0 +1,110 @@
+"""`asof_join`: arguments -> checked spec -> plan -> frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from dovetail.errors import ArgumentError
+from dovetail.families.asof.spec import Direction, How, Options, Within, names_of
+from dovetail.plan.asof import Columns, plan_asof
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Names = str | Sequence[str] | Mapping[str, str | Sequence[str]]
+
+
+def asof_join(
+    inputs: Mapping[str, DataFrame],
+    *,
+    time: str | Mapping[str, str],
+    by: Names | None = None,
+    direction: Direction = "backward",
+    within: Within | None = None,
+    how: How = "inner",
+    allow_exact_matches: bool = True,
+    ties: str | Sequence[str] | None = None,
+    broadcast: str | None = None,
+    partitions: int | None = None,
+    sample: bool | None = None,
+) -> DataFrame:
+    """Join each row of the first input with the row of the second that was current at its time.
+
+    Parameters
+    ----------
+    inputs
+        A mapping from an alias to a DataFrame, two of them.  Both static, both streams with a watermark on `time`, or
+        a stream followed by a static input.
+    time
+        The column that is compared: one name, or a mapping from each alias to its own.  Timestamps, dates, day-time
+        intervals or numbers.
+    by
+        Columns that must be equal: a name, several, or a mapping from each alias to its own.
+    direction
+        ``backward`` takes the latest row at or before, ``forward`` the earliest at or after, ``nearest`` the nearer of
+        the two, and the earlier one where both are equally near.
+    within
+        The largest distance allowed, itself included: a length of time such as ``"10 seconds"``, or a number where
+        the time columns are numbers.
+    how
+        ``inner`` drops rows of the first input without a match; ``left`` keeps them beside NULL.
+    allow_exact_matches
+        Whether a row at the very same time matches.
+    ties
+        Columns of the second input that decide between its rows with equal keys and times: the largest wins.  All its
+        columns, from left to right, decide what these leave open.
+    broadcast
+        The alias of the second input, if it is small enough to be sent to every task whole, which saves the shuffle.
+    partitions
+        The number of shuffle partitions (default: the session's).
+    sample
+        Whether a sample of both inputs, read within the same action, decides where times are cut.  By default it does
+        where there are no keys; with keys ``True`` helps where a few of them have most of the rows.
+
+    Returns
+    -------
+    A lazy DataFrame with one struct column per alias.
+
+    Notes
+    -----
+    NULL in `by` or `time` matches nothing.  NaN equals itself and is later than every other number, at a distance
+    beyond any `within`.  Each row of the first input comes out at most once.
+
+    Examples
+    --------
+    >>> trades = spark.createDataFrame([("A", 5, 100), ("A", 9, 200), ("B", 4, 50)], "item string, t int, size int")
+    >>> quotes = spark.createDataFrame([("A", 3, 1.5), ("A", 9, 1.6), ("B", 7, 8.0)], "item string, t int, bid double")
+    >>> priced = dt.asof_join({"trade": trades, "quote": quotes}, by="item", time="t", how="left")
+    >>> priced.select("trade.*", "quote.bid").orderBy("item", "t").show()
+    +----+---+----+----+
+    |item|  t|size| bid|
+    +----+---+----+----+
+    |   A|  5| 100| 1.5|
+    |   A|  9| 200| 1.6|
+    |   B|  4|  50|NULL|
+    +----+---+----+----+
+    <BLANKLINE>
+    """
+    from dovetail.spark.asof import asof_facts, asof_frame
+    from dovetail.spark.frames import check_inputs
+
+    frames = check_inputs(inputs)
+    if len(frames) != 2:
+        raise ArgumentError(
+            f"inputs holds {len(frames)} inputs; an as-of join takes two",
+            accepted="a mapping from an alias to a DataFrame, the one that looks up first",
+            hint="join the result with the third input: dt.asof_join({'x': first.select('a.*', 'b.*'), 'c': c}, ...)",
+        )
+    left, right = frames
+    options = Options(direction, how, allow_exact_matches, partitions, sample, broadcast)
+    times = names_of(time, (left, right), argument="time")
+    if len(times[0]) != 1:
+        raise ArgumentError(f"time={time!r} names {len(times[0])} columns", accepted="one column of each input")
+    columns = Columns(
+        time=(times[0][0], times[1][0]),
+        by=((), ()) if by is None else names_of(by, (left, right), argument="by"),
+        ties=() if ties is None else names_of(ties, (left, right), argument="ties")[1],
+    )
+    columns, facts = asof_facts(frames, columns)
+    return asof_frame(frames, plan_asof((left, right), columns, facts, options, within))

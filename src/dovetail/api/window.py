@@ -1,0 +1,110 @@
+"""`window_join`: arguments -> checked spec -> plan -> frame."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from dovetail.families.window.graph import Length, Within, window_graph
+from dovetail.families.window.spec import Algorithm, Approach, How, Options
+from dovetail.plan.window import plan_window, read_delays, wait
+from dovetail.predicates import Predicate, parse
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def window_join(
+    inputs: Mapping[str, DataFrame],
+    *,
+    on: str | None = None,
+    time: str | Mapping[str, str],
+    within: Within,
+    how: How = "inner",
+    algorithm: Algorithm = "auto",
+    approach: Approach = "local",
+    lateness: Length | Mapping[str, Length] | None = None,
+    idle_timeout: Length | None = None,
+    partitions: int | None = None,
+) -> DataFrame:
+    """Join n inputs whose rows match and lie within a window of time of each other.
+
+    Parameters
+    ----------
+    inputs
+        A mapping from an alias to a DataFrame: all streams, or all static.
+    on
+        The condition in Spark SQL over ``alias.column``; None where the windows say it all.  Equalities, bands
+        (``ABS(A.v - B.v) <= 1``) and inequalities between two inputs find the matches; Spark evaluates any other
+        conjunct on the matches found.  No equality is needed.
+    time
+        The time column of all inputs, or a mapping from an alias to a name: timestamps, dates or whole numbers.
+    within
+        One length for all pairs, such as ``"5 seconds"`` or a timedelta (a number for numeric times); a mapping from
+        pairs of aliases to windows, ``{("A", "B"): "5 seconds", ("B", "C"): dt.after("10 seconds")}``, where a pair
+        ``(low, high)`` bounds the second time less the first; or ``dt.path("A -> B -> C", "5 seconds")``.  Windows
+        include their ends.  Pairs without a window are bounded by the shortest path between them.
+    how
+        ``inner``, and for two inputs ``left``, ``right``, ``full``, ``semi`` or ``anti``.  In a stream a row without a
+        match comes out once its window has closed.
+    algorithm
+        ``auto``, or one of the published ones: ``nested``, ``hash``, ``merge``.  All give the same result.
+    approach
+        How a published algorithm deals with windows that differ: ``global``, ``local`` or ``path``.
+    lateness
+        For streams: how late rows may come, for all inputs or by alias.  Default: the delay of the input's own
+        ``withWatermark``.  Later rows are dropped and counted.
+    idle_timeout
+        For streams: an input whose times fall behind those of another by more than this is no longer waited for.
+    partitions
+        Cells of a stream, which must stay the same between runs on one checkpoint; shuffle partitions in batch.
+        Default: the session's ``spark.sql.shuffle.partitions``.
+
+    Returns
+    -------
+    A lazy DataFrame with one struct column per alias (the left one only for ``semi`` and ``anti``).
+
+    Notes
+    -----
+    A row with a NULL time or a NULL in a compared expression matches nothing.  Each input has a watermark of its own:
+    its largest time so far less its lateness.  State keeps the rows of the inputs, never partial results, and lets go
+    of a row once no row that may still come can be within its windows.
+
+    Examples
+    --------
+    >>> a = spark.createDataFrame([(1, 0), (2, 3)], "obj int, t int")
+    >>> b = spark.createDataFrame([(1, 4), (2, 9)], "obj int, t int")
+    >>> c = spark.createDataFrame([(1, 9), (1, 20)], "obj int, t int")
+    >>> seen = dt.window_join(
+    ...     {"A": a, "B": b, "C": c},
+    ...     on="A.obj = B.obj AND B.obj = C.obj",
+    ...     time="t",
+    ...     within={("A", "B"): 5, ("B", "C"): dt.after(10)},
+    ... )
+    >>> seen.select("A.obj", "A.t", "B.t", "C.t").show()
+    +---+---+---+---+
+    |obj|  t|  t|  t|
+    +---+---+---+---+
+    |  1|  0|  4|  9|
+    +---+---+---+---+
+    <BLANKLINE>
+    """
+    from dovetail.spark.frames import check_inputs
+    from dovetail.spark.theta import theta_facts
+    from dovetail.spark.window import check_times, watermark_delays, window_join_frame
+
+    frames = check_inputs(inputs)
+    options = Options(how, algorithm, approach, partitions)
+    times, numeric = check_times(frames, time)
+    graph = window_graph(within, tuple(frames), numeric=numeric)
+    columns = {alias: frame.columns for alias, frame in frames.items()}
+    predicate = Predicate("TRUE") if on is None else parse(on, columns)
+    facts = theta_facts(frames, predicate)
+    streams = [alias for alias in frames if alias in facts.streams]
+    delays = read_delays(lateness, watermark_delays(frames, times), times, streams, numeric=numeric)
+    idle = None if idle_timeout is None else wait(idle_timeout, "idle_timeout", numeric=numeric)
+    plan = plan_window(
+        tuple(frames), predicate, facts, options, graph,
+        times=tuple(times.values()), numeric=numeric, delays=delays, idle=idle,
+    )  # fmt: skip
+    return window_join_frame(frames, plan)

@@ -1,0 +1,226 @@
+"""From a sample to the whole: totals over the complete join, and how far they may be off.
+
+A result row is there because a new row met held ones.  Each held row was held with a known chance (kept / seen of its
+stratum), so the row counts 1 / chance times: the inverse of its inclusion probability (Horvitz and Thompson).  The
+total of the weighted values is unbiased.
+
+Its variance comes from results that stand or fall together because they share a held row.  Rows never come back, so a
+row that is held at the later moment was held at the earlier one: the covariance of two results is (1 / p - 1) times
+their values, with the chance p of the earlier moment.  A stratum holds a fixed number of its rows, so only deviations
+from the mean matter.  They have two parts:
+
+* rows of one join value differ in what they contribute (:func:`_within`);
+* a stratum holds more or fewer rows of a value than its share (:func:`_between`).
+
+The split matters where a stratum has one value and every row contributes 1, as in the size of a join: there both parts
+vanish, as they should, while a difference of two large sums would leave noise.  With more than one held input, pairs
+that share several of them have been counted several times and are taken off again (inclusion and exclusion).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dovetail.families.approx.spec import FACTS
+
+ROUNDING = 1e-12
+"""A certain figure is still a sum of floats: no interval is narrower than this part of it."""
+
+Index = npt.NDArray[np.int64]
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Sampled:
+    """How the results of one cell came to be sampled; the facts about single rows are (rows, inputs)."""
+
+    at: Index
+    weight: Floats
+    stratum: Index
+    value: Index
+    number: Index
+    seen: Index
+    kept: Index
+    same: Index
+
+    @classmethod
+    def of(cls, table: pa.Table, sides: int) -> Sampled:
+        """Read the columns that leave a kernel."""
+
+        def column(name: str) -> Index:
+            return np.asarray(table.column(name).to_numpy(), dtype=np.int64)
+
+        weight = np.asarray(table.column("weight").to_numpy(), dtype=np.float64)
+        wide = [np.stack([column(f"{what}{at}") for at in range(sides)], axis=1) for what in FACTS]
+        return cls(column("at"), weight, column("stratum"), column("value"), *wide)
+
+
+def moments(values: Floats, sampled: Sampled) -> tuple[Floats, Floats]:
+    """Estimated totals of each row of `values` over the complete join, and their covariances.
+
+    Results may be missing from `sampled` if their values are 0.
+
+    Examples
+    --------
+    Two held rows of six stand for all six; they contribute 10 and 20:
+
+    >>> two = np.zeros(2, dtype=np.int64)
+    >>> sampled = Sampled(at=two, weight=np.full(2, 3.0), stratum=two, value=two, number=np.array([[0, 5], [3, 5]]),
+    ...                   seen=np.array([[6, 1]] * 2), kept=np.array([[2, 1]] * 2), same=np.array([[2, 1]] * 2))
+    >>> totals, covariances = moments(np.array([[10.0, 20.0]]), sampled)
+    >>> totals.tolist(), covariances.round(6).tolist()
+    ([90.0], [[600.0]])
+    """
+    weighted = values * sampled.weight
+    covariances = np.zeros((len(values), len(values)))
+    sides = sampled.number.shape[1]
+    uncertain = sampled.kept < sampled.seen
+    for size in range(1, sides):
+        for shared in combinations(range(sides), size):
+            rows = np.flatnonzero(uncertain[:, shared].all(axis=1))
+            if rows.size:
+                part = _Part(weighted[:, rows], sampled, rows, shared)
+                # 1 - (1 - q)(1 - r) = q + r - qr: pairs that share two inputs were counted twice.
+                covariances += (-1) ** (size + 1) * part.within()
+                if size == 1:
+                    covariances += part.between()
+    return weighted.sum(axis=1), covariances
+
+
+class _Part:
+    """The results in which the inputs `shared` are held, one entry for each arrival and combination of those rows."""
+
+    def __init__(self, values: Floats, sampled: Sampled, rows: Index, shared: tuple[int, ...]) -> None:
+        at = sampled.at[rows]
+        numbers = [sampled.number[rows, side] for side in shared]
+        if values.shape[1] and len(shared) < sampled.number.shape[1] - 1:
+            # Further inputs are held too: what they add to one combination belongs together.
+            order = np.lexsort((*numbers, at))
+            starts = np.flatnonzero(_changes([at, *numbers], order))
+            values = np.add.reduceat(values[:, order], starts, axis=1)
+            rows = rows[order[starts]]
+            at = sampled.at[rows]
+            numbers = [sampled.number[rows, side] for side in shared]
+        self.values, self.at, self.numbers = values, at, numbers
+        self.stratum, self.value = sampled.stratum[rows], sampled.value[rows]
+        self.seen, self.kept, self.same = (
+            np.stack([facts[rows, side] for side in shared]) for facts in (sampled.seen, sampled.kept, sampled.same)
+        )
+        # A single held row shows no spread.  Then its value counts whole, which errs on the safe side.
+        self.alone = (self.kept == 1).any(axis=0)
+        self.left_out = np.prod(1 - self.kept / self.seen, axis=0)
+
+    def within(self) -> Floats:
+        """Deviations of the rows of one join value from their mean, at the moment of each arrival."""
+        deviations = self.values
+        for d in range(len(self.numbers)):
+            others = [number for at, number in enumerate(self.numbers) if at != d]
+            deviations = deviations - np.where(self.alone, 0.0, self._means(deviations, others, self.same[d]))
+        factor = self.left_out * np.prod(_unbiased(self.same), axis=0)
+        order = np.lexsort((self.at, *self.numbers))
+        fresh = _changes(self.numbers, order)
+        return _pairs((deviations * factor)[:, order], deviations[:, order], fresh)
+
+    def _means(self, values: Floats, others: list[Index], counts: Index) -> Floats:
+        """Of each arrival (and each row of the other inputs), the sum over the held rows divided by their number."""
+        order = np.lexsort((*others, self.at))
+        starts = np.flatnonzero(_changes([self.at, *others], order))
+        sums = np.add.reduceat(values[:, order], starts, axis=1)
+        spread_out = np.empty_like(values)
+        spread_out[:, order] = np.repeat(sums, np.diff(np.append(starts, order.size)), axis=1)
+        return spread_out / counts
+
+    def between(self) -> Floats:
+        """How many rows of a value a stratum happens to hold, and what became of rows that results are missing for."""
+        order = np.lexsort((self.at, self.value, self.stratum))
+        order = order[~self.alone[order]]
+        if not order.size:
+            return np.zeros((len(self.values), len(self.values)))
+        first = _changes([self.at, self.value], order)
+        starts = np.flatnonzero(first)
+        arrivals = order[starts]
+        found = np.diff(np.append(starts, order.size))
+        seen, kept, same = self.seen[0, arrivals], self.kept[0, arrivals], self.same[0, arrivals]
+        mean = np.add.reduceat(self.values[:, order], starts, axis=1) / same
+        of_value = _changes([self.stratum, self.value], arrivals)
+        missing = mean * self.left_out[arrivals] * _unbiased(same) * seen
+        total = _pairs(missing, mean * (same - found) / seen, of_value)
+        early, late = mean * self.left_out[arrivals] * _unbiased(kept) * seen, mean * same / seen
+        total += _pairs(early, late, of_value)
+        by_time = np.lexsort((self.at[arrivals], self.stratum[arrivals]))
+        early = early / kept * same
+        total -= _pairs(early[:, by_time], late[:, by_time], _changes([self.stratum], arrivals[by_time]))
+        return total
+
+
+def _unbiased(rows: Index) -> Floats:
+    """N / (n - 1): deviations from the mean of a sample are smaller than those from the mean of all."""
+    return np.where(rows > 1, rows / np.maximum(rows - 1, 1), 1.0)
+
+
+def _changes(keys: Sequence[Index], order: Index) -> npt.NDArray[np.bool_]:
+    """Where a new group of equal keys begins, in that order."""
+    fresh = np.zeros(order.size, dtype=np.bool_)
+    if order.size:
+        fresh[0] = True
+    for key in keys:
+        ordered = key[order]
+        fresh[1:] |= ordered[1:] != ordered[:-1]
+    return fresh
+
+
+def _pairs(early: Floats, late: Floats, fresh: npt.NDArray[np.bool_]) -> Floats:
+    """Sums of early(a) late(b) over pairs of one group, a not after b, made symmetric; groups begin at `fresh`."""
+    running = np.cumsum(early, axis=1)
+    before = running - early
+    starts = np.flatnonzero(fresh)
+    sizes = np.diff(np.append(starts, fresh.size))
+    before -= np.repeat(before[:, starts], sizes, axis=1)
+    crossed = before @ late.T
+    same: Floats = early @ late.T
+    return np.asarray((same + same.T) / 2 + crossed + crossed.T)
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A figure of the complete join: the best guess, its standard error, and a confidence interval."""
+
+    estimate: float
+    error: float
+    low: float
+    high: float
+
+
+def total_of(total: float, variance: float, confidence: float, least: float = -np.inf) -> Estimate:
+    """A total; it cannot be below `least`, such as the rows that were seen with one's own eyes.
+
+    Examples
+    --------
+    >>> total_of(100.0, 25.0, 0.95)
+    Estimate(estimate=100.0, error=5.0, low=90.2001800..., high=109.7998199...)
+    """
+    error = float(np.sqrt(max(variance, 0.0)))
+    reach = NormalDist().inv_cdf((1 + confidence) / 2) * error + ROUNDING * abs(total)
+    return Estimate(total, error, max(total - reach, least), total + reach)
+
+
+def ratio_of(top: float, bottom: float, covariances: Floats, confidence: float) -> Estimate:
+    """An average, total over total; `covariances` are those of the two.
+
+    Examples
+    --------
+    >>> ratio_of(10.0, 5.0, np.array([[4.0, 2.0], [2.0, 1.0]]), 0.95)
+    Estimate(estimate=2.0, error=0.0, low=1.99999999999..., high=2.00000000000...)
+    """
+    if bottom == 0:
+        return Estimate(*[float("nan")] * 4)
+    ratio = top / bottom
+    variance = (covariances[0, 0] - 2 * ratio * covariances[0, 1] + ratio**2 * covariances[1, 1]) / bottom**2
+    return total_of(ratio, float(variance), confidence)

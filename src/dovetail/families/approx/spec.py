@@ -1,0 +1,206 @@
+"""What an approximate join is: the call, checked, and the form in which the kernel knows it."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Literal
+
+import pyarrow as pa
+
+from dovetail.codes import Kind
+from dovetail.errors import ArgumentError, choice
+from dovetail.families.theta.spec import Key, Step
+
+Policy = Literal["exact", "prob", "prob_hash", "arrpj", "raj", "raj_hash"]
+Allocation = Literal["fixed", "variable"]
+
+POLICIES: tuple[Policy, ...] = ("exact", "prob", "prob_hash", "arrpj", "raj", "raj_hash")
+ALLOCATIONS: tuple[Allocation, ...] = ("fixed", "variable")
+SAMPLING: tuple[Policy, ...] = ("exact", "raj", "raj_hash")
+"""The policies under which the chance of every result is known, so that a sample stands for the whole."""
+
+CELLS = 16
+"""Cells of a join, whatever the session: stored state and a seed's choices depend on the number."""
+
+CELL_ROWS = 64
+"""Rows of each input that a cell should at least hold: with less memory there are fewer cells."""
+
+STRATA = 1024
+SLOT_BYTES = 64
+"""What a held row costs besides its own bytes, where memory is counted in bytes: its place in the lists and heaps."""
+
+FACTS = ("number", "seen", "kept", "same")
+"""What a result says of each row in it: its number among the rows of its input, how many rows of its stratum had
+arrived and how many were held when the result came about, and how many of these had its join value."""
+
+_UNITS = {"b": 1, "byte": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
+_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]+)\s*", re.IGNORECASE | re.ASCII)
+_MEMORY = "a number of rows such as 10_000, or a size such as '64 MB'"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """How much a join may hold: so many rows, or so many bytes of rows."""
+
+    amount: int
+    unit: Literal["rows", "bytes"] = "rows"
+
+    def __str__(self) -> str:
+        return f"{self.amount:,} {self.unit}"
+
+
+def memory_limit(value: int | str) -> Limit:
+    """Read the argument ``memory=``.
+
+    Examples
+    --------
+    >>> memory_limit(10_000)
+    Limit(amount=10000, unit='rows')
+    >>> memory_limit("64 MB")
+    Limit(amount=64000000, unit='bytes')
+    >>> memory_limit("64 apples")
+    Traceback (most recent call last):
+    dovetail.errors.ArgumentError: memory='64 apples' is not an amount of memory
+      accepted: a number of rows such as 10_000, or a size such as '64 MB'
+      hint: units: B, KB, MB, GB, KiB, MiB, GiB
+    """
+    given = f"memory={value!r}"
+    if isinstance(value, str):
+        found = _SIZE.fullmatch(value)
+        unit = (
+            _UNITS.get(found[2].lower().removesuffix("s") if len(found[2]) > 2 else found[2].lower()) if found else None
+        )
+        if found is None or unit is None:
+            raise ArgumentError(
+                f"{given} is not an amount of memory", accepted=_MEMORY, hint="units: B, KB, MB, GB, KiB, MiB, GiB"
+            )
+        size = int(Decimal(found[1]) * unit)
+        if size < 1:
+            raise ArgumentError(f"{given} is no memory at all", accepted=_MEMORY)
+        return Limit(size, "bytes")
+    _whole("memory", value, _MEMORY)
+    return Limit(value)
+
+
+def _whole(name: str, value: object, accepted: str) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ArgumentError(f"{name}={value!r}", accepted=accepted)
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an approximate join is to be run."""
+
+    memory: Limit | None
+    policy: Policy = "raj_hash"
+    allocation: Allocation = "fixed"
+    seed: int = 0
+    strata: int | None = None
+    cells: int | None = None
+    balance: bool = True
+    detail: bool = True
+
+    def __post_init__(self) -> None:
+        if self.policy not in POLICIES:
+            raise choice("policy", self.policy, POLICIES)
+        if self.allocation not in ALLOCATIONS:
+            raise choice("allocation", self.allocation, ALLOCATIONS)
+        if self.allocation == "variable" and self.policy != "prob":
+            raise ArgumentError(
+                f"allocation='variable' with policy={self.policy!r}",
+                accepted="policy='prob' with either allocation; the others decide it themselves",
+            )
+        if self.memory is None and self.policy != "exact":
+            raise ArgumentError("memory=None", accepted=_MEMORY, hint="policy='exact' alone may hold everything")
+        if not isinstance(self.seed, int) or isinstance(self.seed, bool) or not -(2**63) <= self.seed < 2**63:
+            raise ArgumentError(f"seed={self.seed!r}", accepted="a whole number of 64 bits, or None for any")
+        for name, value in (("strata", self.strata), ("cells", self.cells)):
+            if value is not None:
+                _whole(name, value, "a whole number of at least 1, or None")
+        if self.strata is not None and self.policy != "raj_hash":
+            raise ArgumentError(f"strata={self.strata} with policy={self.policy!r}", accepted="policy='raj_hash'")
+        for name, switch in (("balance", self.balance), ("detail", self.detail)):
+            if not isinstance(switch, bool):
+                raise ArgumentError(f"{name}={switch!r}", accepted="True or False")
+
+
+@dataclass(frozen=True)
+class Edge:
+    """Conditions between two inputs beyond the common join value; one gives points, the other boxes."""
+
+    step: Step
+    point: int
+    box: int
+
+
+@dataclass(frozen=True)
+class ApproxSpec:
+    """An approximate join in the form the kernel knows.
+
+    A segment of input `i` has ``payload[i]`` columns, then its key columns ``keys[i]``, the hash of the join value, and
+    the place of each row in the order of arrival.  The join value is what every input has in common: for each input
+    ``value[i]`` lists the key columns that make it up, and `kinds` tells how they are coded.  It is empty for a join on
+    bands alone.
+    """
+
+    aliases: tuple[str, ...]
+    payload: tuple[int, ...]
+    keys: tuple[tuple[Key, ...], ...]
+    value: tuple[tuple[int, ...], ...]
+    kinds: tuple[Kind, ...]
+    edges: tuple[Edge, ...]
+    policy: Policy
+    memory: Limit | None
+    allocation: Allocation = "fixed"
+    seed: int = 0
+    strata: int = 1
+    cells: int = 1
+    types: tuple[tuple[pa.DataType, ...], ...] = ()
+    detail: bool = True
+    """Whether results say all that confidence intervals need, or their weight alone."""
+    scan: bool = False
+    """Look for matches as the paper's Prob and RAJ do, through all rows in memory; the results are the same."""
+
+    @property
+    def sides(self) -> int:
+        """How many inputs there are."""
+        return len(self.aliases)
+
+    @property
+    def weighted(self) -> bool:
+        """Whether the chance of every result is known."""
+        return self.policy in SAMPLING
+
+    def budget(self, cell: int) -> int:
+        """The share of a cell in the memory, in the limit's unit, where all cells have the same."""
+        assert self.memory is not None
+        return self.memory.amount * (cell + 1) // self.cells - self.memory.amount * cell // self.cells
+
+    def output_names(self) -> list[str]:
+        """Columns that leave the kernel: i0_0 ... for the first input, i1_0 ..., then how the row was sampled."""
+        names = [f"i{at}_{c}" for at in range(self.sides) for c in range(self.payload[at])]
+        names += ["cell", "at"]
+        if self.weighted:
+            names.append("weight")
+        if self.weighted and self.detail:
+            names += ["stratum", "value"]
+            names += [f"{what}{at}" for at in range(self.sides) for what in FACTS]
+        return names
+
+
+def cell_count(memory: Limit | None, sides: int, wanted: int | None) -> int:
+    """How many cells share a memory; not more than leave each a useful part.
+
+    Examples
+    --------
+    >>> cell_count(Limit(10_000), 2, None), cell_count(Limit(500), 2, None), cell_count(Limit(10), 2, None)
+    (16, 3, 1)
+    """
+    if wanted is not None:
+        return wanted
+    if memory is None:
+        return CELLS
+    row = 1 if memory.unit == "rows" else 4 * SLOT_BYTES
+    return max(1, min(CELLS, memory.amount // (sides * CELL_ROWS * row)))

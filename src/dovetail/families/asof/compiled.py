@@ -1,0 +1,290 @@
+"""The loops of the as-of kernel, compiled.
+
+Right rows are sorted by (key, time).  A key's rows are one run of that order, ``starts[g]`` to ``starts[g + 1]``, and
+a table over the leading bits of their times says where in the run to look: the search of a left row then takes a step
+or two, and not one for every doubling of the run.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.codes import HIGHEST, LOWEST, Codes, Floats, Mask
+from dovetail.compiling import njit
+
+Index = npt.NDArray[np.int64]
+Places = npt.NDArray[np.int32]
+"""Row numbers within a cell, in half the space: what is looked up at random should fit into a cache."""
+Shifts = npt.NDArray[np.uint64]
+
+BACKWARD, FORWARD, NEAREST = 0, 1, 2
+
+_SMALL = 24
+"""Buckets up to this length are sorted by insertion."""
+
+
+@njit
+def number_keys(codes: Codes, table: Codes, numbers: Index, low: int) -> tuple[Index, int]:  # pragma: no cover
+    """Numbers 0, 1, 2 ... for distinct codes in the order of their first appearance.
+
+    `table` and `numbers` are filled on the way, for :func:`find_keys`.  An empty `table` means that `numbers` is
+    addressed by ``code - low``; else both are a hash table with a power of two of places, and -1 in `numbers` marks the
+    free ones.
+    """
+    out = np.empty(codes.size, dtype=np.int64)
+    count = 0
+    if table.size == 0:
+        for i in range(codes.size):
+            at = codes[i] - low
+            if numbers[at] < 0:
+                numbers[at] = count
+                count += 1
+            out[i] = numbers[at]
+        return out, count
+    mask = table.size - 1
+    for i in range(codes.size):
+        at = _place(codes[i], mask)
+        while numbers[at] >= 0 and table[at] != codes[i]:
+            at = (at + 1) & mask
+        if numbers[at] < 0:
+            table[at] = codes[i]
+            numbers[at] = count
+            count += 1
+        out[i] = numbers[at]
+    return out, count
+
+
+@njit
+def find_keys(codes: Codes, table: Codes, numbers: Index, low: int) -> Index:  # pragma: no cover
+    """The numbers of codes that :func:`number_keys` has seen; -1 for all others."""
+    out = np.empty(codes.size, dtype=np.int64)
+    if table.size == 0:
+        high = low + numbers.size - 1
+        for i in range(codes.size):
+            out[i] = numbers[codes[i] - low] if low <= codes[i] <= high else -1
+        return out
+    mask = table.size - 1
+    for i in range(codes.size):
+        at = _place(codes[i], mask)
+        while numbers[at] >= 0 and table[at] != codes[i]:
+            at = (at + 1) & mask
+        out[i] = numbers[at]
+    return out
+
+
+@njit(inline="always")
+def _place(code: int, mask: int) -> Any:  # pragma: no cover
+    mixed = np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)
+    return np.int64(mixed >> np.uint64(20)) & mask
+
+
+@njit
+def sort_runs(
+    numbers: Index, codes: Codes, groups: int
+) -> tuple[Places, Codes, Index, Places, Index, Shifts]:  # pragma: no cover
+    """Rows in the order of (number, code), and a table to search them by.
+
+    Rows with the number -1 are left out.  The leading bits of its code put a row into a bucket of its run, a few rows
+    in each, so that what remains is to sort buckets: the work follows the number of rows where times are spread out.
+
+    Returns the places of the rows, their codes, where each run starts, where each bucket starts, where the buckets of
+    each run begin (with one more, the end of the run, behind them), and how far to shift its codes.
+    """
+    starts = np.zeros(groups + 1, dtype=np.int64)
+    lows = np.full(groups, HIGHEST, dtype=np.int64)
+    highs = np.full(groups, LOWEST, dtype=np.int64)
+    for i in range(codes.size):
+        g = numbers[i]
+        if g >= 0:
+            starts[g + 1] += 1
+            lows[g] = min(lows[g], codes[i])
+            highs[g] = max(highs[g], codes[i])
+    begins = np.zeros(groups + 1, dtype=np.int64)
+    shifts = np.zeros(groups, dtype=np.uint64)
+    for g in range(groups):
+        size = 1
+        while size * 4 <= starts[g + 1]:
+            size *= 2
+        if starts[g + 1]:
+            span = np.uint64(highs[g]) - np.uint64(lows[g])
+            # A shift by 64 is none at all on many machines, so two buckets are the least for the widest span.
+            while shifts[g] < np.uint64(63) and (span >> shifts[g]) >= np.uint64(size):
+                shifts[g] += np.uint64(1)
+            if (span >> shifts[g]) >= np.uint64(size):
+                size = 2
+        begins[g + 1] = begins[g] + size + 1
+        starts[g + 1] += starts[g]
+    table = np.zeros(begins[groups] + 1, dtype=np.int32)
+    for i in range(codes.size):
+        g = numbers[i]
+        if g >= 0:
+            table[begins[g] + 1 + np.int64((np.uint64(codes[i]) - np.uint64(lows[g])) >> shifts[g])] += 1
+    for at in range(1, table.size):
+        table[at] += table[at - 1]
+    free = table.copy()
+    order = np.empty(starts[groups], dtype=np.int32)
+    times = np.empty(starts[groups], dtype=np.int64)
+    for i in range(codes.size):
+        g = numbers[i]
+        if g >= 0:
+            at = begins[g] + np.int64((np.uint64(codes[i]) - np.uint64(lows[g])) >> shifts[g])
+            order[free[at]] = i
+            times[free[at]] = codes[i]
+            free[at] += 1
+    for bucket in range(table.size - 1):
+        begin, end = table[bucket], table[bucket + 1]
+        if end - begin > _SMALL:
+            moved = np.argsort(times[begin:end])
+            times[begin:end] = times[begin:end][moved]
+            order[begin:end] = order[begin:end][moved]
+            continue
+        for at in range(begin + 1, end):
+            time, row = times[at], order[at]
+            to = at
+            while to > begin and times[to - 1] > time:
+                times[to], order[to] = times[to - 1], order[to - 1]
+                to -= 1
+            times[to], order[to] = time, row
+    return order, times, starts, table, begins, shifts
+
+
+@njit
+def tied(times: Codes, starts: Index) -> tuple[Index, Index]:  # pragma: no cover
+    """Positions that share key and time with a neighbour, and for each of them the number of its run."""
+    positions = np.empty(times.size, dtype=np.int64)
+    runs = np.empty(times.size, dtype=np.int64)
+    found, run = 0, -1
+    for g in range(starts.size - 1):
+        for at in range(starts[g], starts[g + 1]):
+            before = at > starts[g] and times[at - 1] == times[at]
+            after = at + 1 < starts[g + 1] and times[at + 1] == times[at]
+            if before or after:
+                if not before:
+                    run += 1
+                positions[found], runs[found] = at, run
+                found += 1
+    return positions[:found], runs[:found]
+
+
+@njit(inline="always")
+def _first_not_below(
+    time: int,
+    or_equal: bool,
+    times: Codes,
+    begin: int,
+    end: int,
+    table: Places,
+    table_begin: int,
+    shift: Any,
+) -> Any:  # pragma: no cover
+    """The first position of a run whose time is not below `time`, or, with `or_equal`, above it."""
+    if begin == end or time < times[begin]:
+        return begin
+    if time > times[end - 1]:
+        return end
+    bucket = np.int64((np.uint64(time) - np.uint64(times[begin])) >> shift)
+    low, high = np.int64(table[table_begin + bucket]), np.int64(table[table_begin + bucket + 1])
+    while low < high:
+        middle = (low + high) >> 1
+        if times[middle] < time or (or_equal and times[middle] == time):
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+@njit
+def match(
+    numbers: Index,
+    codes: Codes,
+    values: Floats,
+    order: Places,
+    times: Codes,
+    right_values: Floats,
+    starts: Index,
+    table: Places,
+    begins: Index,
+    shifts: Shifts,
+    direction: int,
+    exact: bool,
+    bounded: bool,
+    within: Any,
+    float_within: float,
+) -> Places:  # pragma: no cover
+    """For each left row the row of its best match, or -1.
+
+    `values` and `right_values` (in sorted order) hold the times as floats where times are floats, and are empty where
+    codes can be subtracted.
+    """
+    floats = values.size > 0
+    out = np.empty(codes.size, dtype=np.int32)
+    for i in range(codes.size):
+        g = numbers[i]
+        out[i] = -1
+        if g < 0:
+            continue
+        time, begin, end = codes[i], starts[g], starts[g + 1]
+        before: Any = np.int64(-1)
+        after: Any = np.int64(-1)
+        if direction != FORWARD:
+            at = _first_not_below(time, exact, times, begin, end, table, begins[g], shifts[g])
+            before = at - 1 if at > begin else np.int64(-1)
+            after = at if at < end else np.int64(-1)
+        if direction == FORWARD or (direction == NEAREST and not exact):
+            # With exact matches the row after the last one at or before is all that nearest needs.
+            at = _first_not_below(time, not exact, times, begin, end, table, begins[g], shifts[g])
+            after = at if at < end else np.int64(-1)
+        if direction == BACKWARD:
+            best = before
+        elif direction == FORWARD or before < 0:
+            best = after
+        else:
+            best = before
+            if after >= 0 and times[before] != time:
+                if floats:
+                    if right_values[after] - values[i] < values[i] - right_values[before]:
+                        best = after
+                elif np.uint64(times[after]) - np.uint64(time) < np.uint64(time) - np.uint64(times[before]):
+                    best = after
+        if best < 0:
+            continue
+        if bounded and times[best] != time:
+            if floats:
+                # A NaN is farther than any bound from every other time.
+                if not (np.float64(abs(values[i] - right_values[best])) <= float_within):
+                    continue
+            elif times[best] < time:
+                if np.uint64(time) - np.uint64(times[best]) > within:
+                    continue
+            elif np.uint64(times[best]) - np.uint64(time) > within:
+                continue
+        out[i] = order[best]
+    return out
+
+
+@njit
+def last_before(times: Codes, starts: Index, bound: int) -> Index:  # pragma: no cover
+    """For each run the position of its last time below `bound`, or -1."""
+    out = np.full(starts.size - 1, -1, dtype=np.int64)
+    for g in range(starts.size - 1):
+        low, high = starts[g], starts[g + 1]
+        while low < high:
+            middle = (low + high) >> 1
+            if times[middle] < bound:
+                low = middle + 1
+            else:
+                high = middle
+        if low > starts[g]:
+            out[g] = low - 1
+    return out
+
+
+def kept(positions: Index, winners: Index, size: int) -> Mask:
+    """Which of `size` positions stay where of the tied `positions` only the `winners` do."""
+    mask = np.ones(size, dtype=np.bool_)
+    mask[positions] = False
+    mask[winners] = True
+    return mask

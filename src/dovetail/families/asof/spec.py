@@ -1,0 +1,183 @@
+"""What an as-of join is: the call, checked, and its form for the kernels.
+
+The two sides are called left and right: every left row looks for one right row.  A segment of a side has its payload
+columns first, then the key columns that are not among them, then, for payload columns without an order of their own,
+a text that orders them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Literal
+
+import pyarrow as pa
+
+from dovetail.codes import Kind
+from dovetail.errors import ArgumentError, UnsupportedTypeError, choice, listing, unknown_alias
+from dovetail.families.theta.spec import KeyType
+from dovetail.windows import duration
+
+Direction = Literal["backward", "forward", "nearest"]
+How = Literal["inner", "left"]
+Within = str | timedelta | int | float | Decimal
+
+DIRECTIONS: tuple[Direction, ...] = ("backward", "forward", "nearest")
+HOWS: tuple[How, ...] = ("inner", "left")
+
+LEFT, RIGHT = 0, 1
+
+
+@dataclass(frozen=True)
+class Options:
+    """How an as-of join is to be run.
+
+    Examples
+    --------
+    >>> Options(direction="backwards")
+    Traceback (most recent call last):
+    dovetail.errors.ArgumentError: direction='backwards' is not a choice
+      accepted: 'backward', 'forward', 'nearest'
+      hint: did you mean 'backward'?
+    """
+
+    direction: Direction = "backward"
+    how: How = "inner"
+    allow_exact_matches: bool = True
+    partitions: int | None = None
+    sample: bool | None = None
+    broadcast: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.direction not in DIRECTIONS:
+            raise choice("direction", self.direction, DIRECTIONS)
+        if self.how not in HOWS:
+            raise choice("how", self.how, HOWS)
+        if not isinstance(self.allow_exact_matches, bool):
+            raise ArgumentError(f"allow_exact_matches={self.allow_exact_matches!r}", accepted="True or False")
+        if self.sample is not None and not isinstance(self.sample, bool):
+            raise ArgumentError(f"sample={self.sample!r}", accepted="True, False, or None to let the plan decide")
+        given = self.partitions
+        if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
+            raise ArgumentError(
+                f"partitions={given!r} is not a number of partitions",
+                accepted="a whole number of at least 1, or None for the session's spark.sql.shuffle.partitions",
+            )
+
+
+@dataclass(frozen=True)
+class AsofSpec:
+    """An as-of join, in the form the kernels know.
+
+    Attributes
+    ----------
+    payload, types
+        The number of payload columns of each side, and their Arrow types.
+    keys, times
+        The places of the key columns and of the time column in a segment of each side.
+    kinds, time
+        The kinds of code of the keys and of the time.
+    ties
+        Places of right columns, in the order in which they decide between rows with equal keys and times.
+    within
+        The largest distance, in codes for whole numbers and times, as a float for floats.
+    """
+
+    payload: tuple[int, int]
+    types: tuple[tuple[pa.DataType, ...], tuple[pa.DataType, ...]]
+    keys: tuple[tuple[int, ...], tuple[int, ...]]
+    times: tuple[int, int]
+    kinds: tuple[Kind, ...]
+    time: Kind
+    ties: tuple[int, ...]
+    direction: Direction = "backward"
+    how: How = "inner"
+    exact: bool = True
+    within: int | float | None = None
+
+    def __post_init__(self) -> None:
+        if self.time == "rank":
+            raise ArgumentError("a time without a 64-bit code", accepted="a time of kind int, float32 or float64")
+        if self.within is not None and (self.time == "int") is isinstance(self.within, float):
+            raise ArgumentError(
+                f"within={self.within!r} for times of kind {self.time}", accepted="a value of that kind"
+            )
+
+
+def names_of(
+    value: object, aliases: Sequence[str], *, argument: str, least: int = 1
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns that an argument names in each of two inputs: a name, several, or a mapping from alias to either.
+
+    Examples
+    --------
+    >>> names_of("k", ("R", "S"), argument="by")
+    (('k',), ('k',))
+    >>> names_of({"R": ["a", "b"], "S": ["c", "d"]}, ("R", "S"), argument="by")
+    (('a', 'b'), ('c', 'd'))
+    """
+    if isinstance(value, Mapping):
+        for alias in value:
+            if alias not in aliases:
+                raise unknown_alias(str(alias), aliases, where=f"{argument}=")
+        missing = [alias for alias in aliases if alias not in value]
+        if missing:
+            raise ArgumentError(f"{argument}= has no entry for {listing(missing)}", accepted="an entry for each input")
+        found = (_names(value[aliases[0]], argument), _names(value[aliases[1]], argument))
+    else:
+        found = (_names(value, argument), _names(value, argument))
+    if len(found[0]) != len(found[1]) or len(found[0]) < least:
+        raise ArgumentError(
+            f"{argument}={value!r} names {len(found[0])} column(s) of {aliases[0]!r} "
+            f"and {len(found[1])} of {aliases[1]!r}",
+            accepted="as many columns of one input as of the other" + (f", {least} or more" if least else ""),
+        )
+    return found
+
+
+def _names(value: object, argument: str) -> tuple[str, ...]:
+    names = [value] if isinstance(value, str) else value
+    if not isinstance(names, Sequence) or not all(isinstance(name, str) and name for name in names):
+        raise ArgumentError(
+            f"{argument}={value!r} does not name columns",
+            accepted="a column name, several in a list, or a mapping from each alias to either",
+        )
+    return tuple(names)
+
+
+def distance(within: Within | None, kind: KeyType) -> int | float | None:
+    """The largest distance in codes, or as a float where times are floats.
+
+    Examples
+    --------
+    >>> distance("2 seconds", KeyType("TIMESTAMP", "int", micros=1))
+    2000000
+    >>> distance("36 hours", KeyType("DATE", "int", micros=86_400_000_000))
+    1
+    >>> distance(Decimal("2.5"), KeyType("DECIMAL(9,2)", "int", unit=100)), distance(2, KeyType("DOUBLE", "float64"))
+    (250, 2.0)
+    """
+    if within is None:
+        return None
+    given = f"within={within!r}"
+    if kind.micros is not None:
+        if isinstance(within, int | float | Decimal):
+            raise UnsupportedTypeError(
+                f"{given} is a number, but the time columns are of type {kind.ddl}",
+                accepted="a length of time, such as '10 seconds' or a timedelta",
+            )
+        return duration(within, argument="within") // kind.micros
+    if isinstance(within, bool) or not isinstance(within, int | float | Decimal):
+        raise UnsupportedTypeError(
+            f"{given} is not a number, but the time columns are of type {kind.ddl}", accepted="a number, 0 or more"
+        )
+    if not math.isfinite(within) or within < 0:
+        raise ArgumentError(given, accepted="a finite number, 0 or more", hint="leave within= out for any distance")
+    if kind.kind == "int":
+        # The shortest text of a float is what was meant: 0.3 is three tenths, not a little less.
+        exact = Decimal(str(within)) * kind.unit
+        return int(exact.to_integral_value(rounding="ROUND_FLOOR"))
+    return float(within)

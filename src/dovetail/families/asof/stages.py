@@ -1,0 +1,315 @@
+"""The stages of an as-of join between two shuffles, as functions on Arrow batches.
+
+    fit                 a little of both sides -> one routing (only where times have to cut)
+    route               rows -> segments, one for each cell, right rows near a cut copied
+    join                the segments of a cell, right ones first -> joined rows
+    beside              left rows, and the whole right side -> joined rows, without a shuffle
+
+Spark calls them; they know nothing of Spark.  In `route` the last column may be the routing, which only the first row
+of a task carries.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.codes import Codes, Kind, order_codes, valid_mask
+from dovetail.families.asof.compiled import Index, Places
+from dovetail.families.asof.kernel import KeyNumbers, RightIndex, key_columns, last_of_runs, time_codes, usable
+from dovetail.families.asof.router import Routing, carried, fit, nearest_in_slices, without_sample
+from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
+from dovetail.families.theta.compiled import group_rows
+from dovetail.families.theta.stages import row_hashes
+from dovetail.segments import binary_column, blocks, concat, unpack
+
+METRICS = ("rows_left", "rows_right", "copies", "ties", "matched", "results", "cells", "kernel_us")
+"""The counters of a cell, in the order in which they leave a task."""
+
+
+def hashes_of(columns: list[pa.Array[Any]], size: int) -> Index:
+    """Hashes of the equality keys; all alike without any."""
+    if not columns:
+        return np.zeros(size, dtype=np.int64)
+    batch = pa.RecordBatch.from_arrays(columns, names=[str(at) for at in range(len(columns))])
+    return row_hashes(batch, len(columns))
+
+
+def packed_column(parts: list[pa.RecordBatch]) -> pa.Array[Any]:
+    """Batches of one schema as a binary column of segments, written in place: all rows are copied once."""
+    if not parts:
+        return pa.array([], pa.binary())
+    schema = parts[0].schema
+    head = schema.serialize().size + 64
+    buffer = pa.allocate_buffer(sum(pa.ipc.get_record_batch_size(part) + head for part in parts))
+    sink = pa.FixedSizeBufferWriter(buffer)
+    offsets = np.zeros(len(parts) + 1, dtype=np.int32)
+    for at, part in enumerate(parts, start=1):
+        with pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_batch(part)
+        offsets[at] = sink.tell()
+    return pa.Array.from_buffers(pa.binary(), len(parts), [None, pa.py_buffer(offsets.tobytes()), buffer])
+
+
+@dataclass(frozen=True)
+class FitStage:
+    """Sampled rows of both sides in, one routing out.
+
+    A batch has the number of rows that each sampled row stands for, then its keys and its time.
+    """
+
+    time: Kind
+    partitions: int
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once, in a single task."""
+        held = [batch for batch in batches if batch.num_rows]
+        if held:
+            rows = concat(held)
+            rows = rows.take(np.flatnonzero(np.logical_and.reduce([valid_mask(column) for column in rows.columns])))
+            columns = rows.columns
+            keyed = len(columns) > 2
+            hashes, codes = hashes_of(columns[1:-1], rows.num_rows), order_codes(columns[-1], self.time)
+            weights = np.asarray(columns[0].to_numpy(), dtype=np.float64)
+            routing = fit(hashes, codes, weights, keyed=keyed, partitions=self.partitions)
+        else:
+            routing = without_sample(False, self.partitions)
+        yield pa.RecordBatch.from_arrays([binary_column([routing.to_buffer()])], names=["routing"])
+
+
+@dataclass(frozen=True)
+class RouteStage:
+    """Rows in; segments out, each with the number of its cell, right ones marked to come first."""
+
+    spec: AsofSpec
+    side: int
+    routing: bytes | None = None
+    """The routing where it is known before the job; else it comes with the first row."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once a task."""
+        routing = Routing.from_buffer(self.routing) if self.routing is not None else None
+        for block in blocks(batches):
+            if routing is None:
+                routing = Routing.from_buffer(block.column(block.num_columns - 1)[0].as_buffer())
+            if self.routing is None:
+                block = block.select(range(block.num_columns - 1))
+            rows, cells, copies = self.places(block, routing)
+            order, ends = group_rows(np.arange(cells.size), cells, routing.numbers.size)
+            whole = copies == 0 and rows.size == block.num_rows
+            table = block.take(order if whole else rows[order])
+            full = np.flatnonzero(np.diff(ends))
+            segments = packed_column([table.slice(ends[c], ends[c + 1] - ends[c]) for c in full])
+            copied = np.bincount(cells[cells.size - copies :], minlength=routing.numbers.size)[full]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array(routing.numbers[full], pa.int32()),
+                    pa.array(np.full(full.size, 1 - self.side), pa.int32()),
+                    pa.array(copied, pa.int64()),
+                    segments,
+                ],
+                names=["number", "turn", "copies", "segment"],
+            )
+
+    def places(self, block: pa.RecordBatch, routing: Routing) -> tuple[Index, Index, int]:
+        """Rows and the cells they go to, copies last; and how many copies there are."""
+        spec, size = self.spec, block.num_rows
+        good = usable(spec, block, self.side)
+        keys = key_columns(spec, block, self.side)
+        hashes, codes = hashes_of(keys, size), time_codes(spec, block, self.side)
+        slices = routing.slice_of(hashes, codes)
+        cells = routing.cells[slices]
+        every = np.arange(size)
+        if good is not None and self.side == LEFT and spec.how == "left":
+            # A row that can match nothing still comes out: any one cell will do.
+            stray = np.flatnonzero(~good)
+            cells[stray] = row_hashes(block.take(stray), block.num_columns) % routing.numbers.size
+        elif good is not None:
+            every = np.flatnonzero(good)
+            cells = cells[every]
+        if self.side == LEFT or routing.cuts.size == 0:
+            return every, cells, 0
+        rows, to = self._copies(block, routing, routing.bucket_of(hashes), codes, slices, every)
+        return np.concatenate([every, rows]), np.concatenate([cells, to]), rows.size
+
+    def _copies(
+        self, block: pa.RecordBatch, routing: Routing, buckets: Index, codes: Codes, slices: Index, good: Index
+    ) -> tuple[Index, Index]:
+        """Right rows that a slice needs from the slices before it or behind it, and the cells these go to."""
+        sizes = np.diff(routing.offsets) + 1
+        cut = good[sizes[buckets[good]] > 1]
+        if cut.size == 0:
+            return cut, cut
+        some = [key.take(cut) for key in key_columns(self.spec, block, RIGHT)]
+        keys = KeyNumbers(self.spec.kinds, some, cut.size)
+        of_key = np.zeros(keys.count, dtype=np.int64)
+        of_key[keys.rows] = buckets[cut]
+        key_sizes = sizes[of_key]
+        bases = np.concatenate([[0], np.cumsum(key_sizes)[:-1]])
+        firsts = routing.offsets[of_key] + of_key
+        places = slices[cut] - firsts[keys.rows]
+        found: list[tuple[Index, Index]] = []
+        for last, wanted in ((True, "forward"), (False, "backward")):
+            if self.spec.direction == wanted:
+                continue
+            near = nearest_in_slices(keys.rows, places, codes[cut], bases, key_sizes, last)
+            winners = self._winners(block, cut, bases[keys.rows[near]] + places[near], near, int(key_sizes.sum()))
+            rows, to = carried(winners, bases, key_sizes, last)
+            key_of = np.repeat(np.arange(keys.count), key_sizes)[to]
+            target = firsts[key_of] + to - bases[key_of]
+            found.append((cut[rows], routing.cells[target]))
+        return np.concatenate([rows for rows, _ in found]), np.concatenate([to for _, to in found])
+
+    def _winners(self, block: pa.RecordBatch, cut: Index, at: Index, near: Index, size: int) -> Index:
+        """One row for each place, the last of those that tie; -1 where there is none."""
+        order = np.argsort(at, kind="stable")
+        at, near = at[order], near[order]
+        runs = np.cumsum(np.diff(at, prepend=at[0]) > 0, dtype=np.int64)
+        if int(runs[-1]) + 1 < at.size:
+            chosen = last_of_runs(block, self.spec.ties, cut[near], runs)
+            at, near = at[chosen], near[chosen]
+        winners = np.full(size, -1, dtype=np.int64)
+        winners[at] = near
+        return winners
+
+
+@dataclass(frozen=True)
+class PairStage:
+    """What joining has in common, with a shuffle or without.
+
+    Joined rows leave as one struct for each side, then the counters (``m``), which have a row of their own.
+    """
+
+    spec: AsofSpec
+    names: tuple[tuple[str, ...], tuple[str, ...]]
+    """Names of the payload columns of each side."""
+
+    def rows_out(self, left: pa.RecordBatch, index: RightIndex | None, found: Places) -> pa.RecordBatch | None:
+        """Joined rows; None where there are none."""
+        hit = found >= 0
+        matched = int(np.count_nonzero(hit))
+        if self.spec.how == "inner" and matched < left.num_rows:
+            if matched == 0:
+                return None
+            chosen = np.flatnonzero(hit)
+            left, found, hit = left.take(chosen), found[chosen], hit[chosen]
+        size = left.num_rows
+        structs = [self._struct(left.columns, LEFT, None)]
+        if index is None or matched == 0:
+            structs.append(pa.nulls(size, pa.struct(self._fields(RIGHT))))
+        else:
+            missing = None if matched == size or self.spec.how == "inner" else ~hit
+            picks = found if missing is None else np.where(hit, found, 0)
+            right = [index.rows.column(at).take(picks) for at in range(self.spec.payload[RIGHT])]
+            structs.append(self._struct(right, RIGHT, missing))
+        return self._batch([*structs, pa.nulls(size, pa.list_(pa.int64()))])
+
+    def _struct(self, columns: list[pa.Array[Any]], side: int, missing: Any) -> pa.Array[Any]:
+        typed = [
+            column if column.type == kind else column.cast(kind)
+            for column, kind in zip(columns[: self.spec.payload[side]], self.spec.types[side], strict=True)
+        ]
+        mask = None if missing is None else pa.array(missing)
+        return pa.StructArray.from_arrays(typed, fields=self._fields(side), mask=mask)
+
+    def _fields(self, side: int) -> list[pa.Field[Any]]:
+        return [pa.field(name, kind) for name, kind in zip(self.names[side], self.spec.types[side], strict=True)]
+
+    def counts(self, values: list[int]) -> pa.RecordBatch:
+        """The counters of a cell as a row of their own."""
+        structs = [pa.nulls(1, pa.struct(self._fields(side))) for side in (LEFT, RIGHT)]
+        return self._batch([*structs, pa.array([values], pa.list_(pa.int64()))])
+
+    def _batch(self, columns: list[pa.Array[Any]]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays(columns, names=["l", "r", "m"])
+
+
+@dataclass(frozen=True)
+class JoinStage(PairStage):
+    """The segments of one cell in, right ones first; its joined rows out."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once a cell."""
+        held: list[pa.RecordBatch] = []
+        index: RightIndex | None = None
+        counts = dict.fromkeys(METRICS, 0)
+        counts["cells"] = 1
+        for turn, copies, segment in _segments(batches):
+            began = time.perf_counter_ns()
+            if turn == 1 - RIGHT:
+                held.append(segment)
+                counts["rows_right"] += segment.num_rows
+                counts["copies"] += copies
+                continue
+            if index is None and held:
+                index = RightIndex(self.spec, concat(held))
+                counts["ties"] += index.ties
+            out = self._joined(segment, index, counts)
+            counts["kernel_us"] += (time.perf_counter_ns() - began) // 1000
+            if out is not None:
+                yield out
+        yield self.counts(list(counts.values()))
+
+    def _joined(self, left: pa.RecordBatch, index: RightIndex | None, counts: dict[str, int]) -> pa.RecordBatch | None:
+        counts["rows_left"] += left.num_rows
+        found = np.full(left.num_rows, -1, dtype=np.int32) if index is None else index.match(left)
+        counts["matched"] += int(np.count_nonzero(found >= 0))
+        out = self.rows_out(left, index, found)
+        counts["results"] += 0 if out is None else out.num_rows
+        return out
+
+
+def _segments(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
+    for batch in batches:
+        for at in range(batch.num_rows):
+            turn, copies = batch.column("turn")[at].as_py(), batch.column("copies")[at].as_py()
+            yield turn, copies, unpack(batch.column("segment")[at].as_buffer())
+
+
+@dataclass(frozen=True)
+class BesideStage(JoinStage):
+    """Left rows in, and with them the whole right side packed into one value; joined rows out.  No shuffle.
+
+    Static left rows carry that value on the first row of a task.  A stream has no first row to speak of, so its rows
+    come `packed`: each is a segment of left rows, and the right side beside it.
+    """
+
+    packed: bool = False
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once a task."""
+        index: RightIndex | None = None
+        counts = dict.fromkeys(METRICS, 0)
+        opened = False
+        for block, value in self._blocks(batches):
+            began = time.perf_counter_ns()
+            if not opened and value.is_valid:
+                # Spark may see that the right side is empty, and then nobody packs it.
+                index = RightIndex(self.spec, unpack(value.as_buffer()))
+                counts["rows_right"], counts["ties"] = index.rows.num_rows, index.ties
+            opened = True
+            out = self._joined(block, index, counts)
+            counts["kernel_us"] += (time.perf_counter_ns() - began) // 1000
+            if out is not None:
+                yield out
+        if opened:
+            counts["cells"] = 1
+            yield self.counts(list(counts.values()))
+
+    def _blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, Any]]:
+        """Blocks of left rows, each with the value that holds the right side."""
+        if self.packed:
+            for batch in batches:
+                for at in range(batch.num_rows):
+                    yield unpack(batch.column(0)[at].as_buffer()), batch.column(1)[at]
+            return
+        value = None
+        for block in blocks(batches):
+            if value is None:
+                value = block.column(block.num_columns - 1)[0]
+            yield block.select(range(block.num_columns - 1)), value

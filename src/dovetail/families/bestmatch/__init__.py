@@ -1,0 +1,1 @@
+"""Best-match joins: the pairs that no other pair beats."""

@@ -1,0 +1,132 @@
+"""How far each stream has come: below which value of the ordering axis no more rows will arrive.
+
+Three promises tell it: Spark's watermark; a count (once so many consecutive rows lie above a value, nothing below it
+is still to come); and marks in the rows themselves.  A row that breaks the promise of its own stream is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dovetail.codes import Codes, Mask, valid_mask
+from dovetail.families.bestmatch.compiled import pair_costs
+from dovetail.families.bestmatch.router import axis_codes
+from dovetail.families.bestmatch.spec import Axis, BestSpec
+
+Column: TypeAlias = "pa.Array[Any]"
+NAN = 0x7FF8_0000_0000_0000
+
+
+class Progress:
+    """The bounds of both streams, as codes of the ordering axis; None where nothing is known yet."""
+
+    def __init__(self, spec: BestSpec) -> None:
+        assert spec.order is not None
+        self._spec = spec
+        self.axis: Axis = spec.compiled[spec.order]
+        self.before: list[int | None] = [None, None]
+        """The bounds when the state was stored."""
+        self.now: list[int | None] = [None, None]
+        self._tails: list[Codes] = [np.empty(0, dtype=np.int64) for _ in range(2)]
+
+    def restore(self, head: Mapping[str, list[int]], watermark: int | None) -> None:
+        """Take up what was stored, and Spark's watermark."""
+        for side in (0, 1):
+            found = head.get(f"bound{side}", [])
+            self.before[side] = self.now[side] = found[0] if found else None
+            self._tails[side] = np.array(head.get(f"tail{side}", []), dtype=np.int64)
+        if self._spec.disorder == "watermark" and watermark is not None:
+            for side in (0, 1):
+                bound = self.now[side]
+                self.now[side] = watermark if bound is None else max(bound, watermark)
+
+    def head(self) -> dict[str, list[int]]:
+        """What to store."""
+        stored = {f"tail{side}": self._tails[side].tolist() for side in (0, 1)}
+        for side in (0, 1):
+            bound = self.now[side]
+            if bound is not None:
+                stored[f"bound{side}"] = [bound]
+        return stored
+
+    def column(self, side: int, rows: pa.RecordBatch) -> Column:
+        """The ordering axis of a batch."""
+        assert self._spec.order is not None
+        return rows.column(self._spec.payload[side] + len(self._spec.by) + self._spec.order)
+
+    def placed(self, side: int, rows: pa.RecordBatch) -> Mask:
+        """Rows that have a place in the order: not NULL, and not NaN, which is near to nothing."""
+        column = self.column(side, rows)
+        placed = valid_mask(column)
+        return placed & (axis_codes(self.axis, column) != NAN) if self.axis.is_float else placed
+
+    def arrived(self, side: int, rows: pa.RecordBatch) -> Mask:
+        """Move the bound of a stream by new rows; says which of them are late."""
+        placed = self.placed(side, rows)
+        codes = axis_codes(self.axis, self.column(side, rows))
+        late = np.zeros(rows.num_rows, dtype=np.bool_)
+        lowest = np.iinfo(np.int64).min
+        bound = self.now[side]
+        before = np.full(rows.num_rows, lowest if bound is None else bound)
+        if self._spec.disorder == "ahead":
+            here = np.flatnonzero(placed)
+            if here.size == 0:
+                return late
+            tail, ahead = self._tails[side], self._spec.ahead
+            sequence = np.concatenate([tail, codes[here]])
+            self._tails[side] = sequence[max(0, sequence.size - ahead + 1) :] if ahead > 1 else sequence[:0]
+            reached = np.full(sequence.size, lowest)
+            if sequence.size >= ahead:
+                windows = np.lib.stride_tricks.sliding_window_view(sequence, ahead).min(axis=1)
+                reached[ahead - 1 :] = np.maximum.accumulate(windows)
+            seen = np.concatenate([[lowest], reached])[tail.size : -1]
+            before[here] = np.maximum(before[here], seen)
+            self._raise(side, int(reached[-1]))
+        elif self._spec.disorder == "marks":
+            marks = rows.column(self._spec.payload[side] + self._spec.keys)
+            told = np.where(valid_mask(marks), axis_codes(self.axis, marks), lowest)
+            reached = np.maximum.accumulate(told)
+            before = np.maximum(before, np.concatenate([[lowest], reached[:-1]]))
+            if rows.num_rows:
+                self._raise(side, int(reached[-1]))
+        late[placed] = codes[placed] < before[placed]
+        return late
+
+    def _raise(self, side: int, bound: int) -> None:
+        if bound != np.iinfo(np.int64).min:
+            known = self.now[side]
+            self.now[side] = bound if known is None else max(known, bound)
+
+    def passed(self, side: int, rows: pa.RecordBatch, bound: int | None) -> Mask:
+        """Rows that no row at or above a bound can match; those without a place in the order match nothing anyway."""
+        placed = self.placed(side, rows)
+        if bound is None:
+            return ~placed
+        return ~placed | self._beyond(axis_codes(self.axis, self.column(side, rows)), bound)
+
+    def _beyond(self, codes: Codes, bound: int) -> Mask:
+        """Values that lie below a bound by more than the maximum distance."""
+        kinds = np.array([self.axis.number])
+        values = raw(self.axis, codes).reshape(-1, 1)
+        limit = raw(self.axis, np.array([bound])).reshape(-1, 1)
+        none = np.zeros(codes.size, dtype=np.int64)
+        far = pair_costs(kinds, values, limit, np.arange(codes.size), none)[:, 0] > self.axis.limit
+        found: Mask = far & (codes < bound)
+        return found
+
+    def lowest(self, side: int, rows: pa.RecordBatch, chosen: Mask) -> int | None:
+        """The smallest value of the chosen rows that have a place in the order."""
+        codes = axis_codes(self.axis, self.column(side, rows))[chosen & self.placed(side, rows)]
+        return int(codes.min()) if codes.size else None
+
+
+def raw(axis: Axis, codes: Codes) -> npt.NDArray[np.int64]:
+    """Codes back as the kernels' values: floats as their bits."""
+    if not axis.is_float:
+        return codes
+    return np.where(codes < 0, codes ^ np.iinfo(np.int64).max, codes)

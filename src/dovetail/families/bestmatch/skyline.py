@@ -1,0 +1,230 @@
+"""The best of all pairs, without forming all pairs.
+
+Each axis has its own order of pairs, from the cheapest on, and gives them up a few at a time: for a row, the nearest
+rows of the other side lie next to it in sorted order, the smallest sums at the front, the latest at the end.  The
+axes take turns, each round up to a cost *theta* that lets out about twice as many pairs as the last.  A pair that no
+axis has given up yet costs more than theta on every axis.  So once a single pair has been seen that costs no more
+than theta on every axis, all pairs that are left are beaten, and nobody has to look at them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.codes import HIGHEST, LOWEST
+from dovetail.compiling import njit
+from dovetail.families.bestmatch.compiled import Index, Matrix, Sets, cost_of, grown, offer
+from dovetail.families.bestmatch.spec import (
+    LEAST_FLOAT,
+    LEAST_INT,
+    MOST_FLOAT,
+    NEAR_FLOAT,
+    NEAR_INT,
+)
+
+SAMPLE = 64
+"""Rows that are asked how far a round should go."""
+
+_OUTWARD, _UPWARD, _DOWNWARD, _NOWHERE = 0, 1, 2, 3
+_INFINITE = 0x7FF0_0000_0000_0000
+_FLOATS = (NEAR_FLOAT, LEAST_FLOAT, MOST_FLOAT)
+
+
+@njit
+def best_pairs(
+    kinds: Index,
+    limits: Index,
+    left: Matrix,
+    right: Matrix,
+    left_keys: Matrix,
+    right_keys: Matrix,
+    left_ends: Index,
+    right_ends: Index,
+    left_sets: Sets,
+    right_sets: Sets,
+) -> tuple[Matrix, int]:  # pragma: no cover - compiled
+    """The best pairs of each group, as row numbers of both sides; and how many pairs were looked at.
+
+    Group g holds the left rows from left_ends[g] to left_ends[g + 1], and the right rows likewise.
+    """
+    found = np.empty((64, 2), dtype=np.int64)
+    total, compared = 0, 0
+    for group in range(left_ends.size - 1):
+        a, b = left_ends[group], left_ends[group + 1]
+        c, d = right_ends[group], right_ends[group + 1]
+        if a == b or c == d:
+            continue
+        rows, looked = _of_group(kinds, limits, left, right, left_keys, right_keys, a, b, c, d, left_sets, right_sets)
+        compared += looked
+        while total + rows.shape[0] > found.shape[0]:
+            more = np.empty((2 * found.shape[0], 2), dtype=np.int64)
+            more[:total] = found[:total]
+            found = more
+        found[total : total + rows.shape[0]] = rows
+        total += rows.shape[0]
+    return found[:total], compared
+
+
+@njit
+def _access(kind: int, values: Matrix, axis: int, begin: int, end: int) -> int:  # pragma: no cover - compiled
+    """In which direction costs of an axis rise along the sorted rows of the other side."""
+    if kind in (NEAR_INT, NEAR_FLOAT):
+        return _OUTWARD
+    if kind in (LEAST_FLOAT, MOST_FLOAT):
+        # Infinities of both signs add up to NaN, and then costs do not follow the order of the rows.
+        for row in range(begin, end):
+            if not np.isfinite(np.int64(values[row, axis]).view(np.float64)):
+                return _NOWHERE
+    return _UPWARD if kind in (LEAST_INT, LEAST_FLOAT) else _DOWNWARD
+
+
+@njit
+def _of_group(
+    kinds: Index,
+    limits: Index,
+    left: Matrix,
+    right: Matrix,
+    left_keys: Matrix,
+    right_keys: Matrix,
+    a: int,
+    b: int,
+    c: int,
+    d: int,
+    left_sets: Sets,
+    right_sets: Sets,
+) -> tuple[Matrix, int]:  # pragma: no cover - compiled
+    axes, rows, others = kinds.size, b - a, d - c
+    best, pairs = np.empty((64, axes), dtype=np.int64), np.empty((64, 2), dtype=np.int64)
+    size, compared = 0, 0
+    cost = np.empty(axes, dtype=np.int64)
+    access = np.empty(axes, dtype=np.int64)
+    order = np.empty((axes, others), dtype=np.int64)
+    below, above = np.empty((axes, rows), dtype=np.int64), np.empty((axes, rows), dtype=np.int64)
+    theta = np.full(axes, LOWEST)
+    begun = np.zeros(axes, dtype=np.bool_)
+    orderly = 0
+    for axis in range(axes):
+        access[axis] = max(_access(kinds[axis], left, axis, a, b), _access(kinds[axis], right, axis, c, d))
+        if access[axis] == _NOWHERE:
+            continue
+        orderly += 1
+        keys = right_keys[c:d, axis].copy()
+        order[axis] = np.argsort(keys, kind="mergesort")
+        if access[axis] == _OUTWARD:
+            ordered = keys[order[axis]]
+            for row in range(rows):
+                key = left_keys[a + row, axis]
+                # Beside -inf, costs rise outward from behind its equals, which are at no distance to speak of (NaN).
+                lowest = kinds[axis] == NEAR_FLOAT and key == ~_INFINITE
+                at = np.searchsorted(ordered, key, side="right") if lowest else np.searchsorted(ordered, key)
+                below[axis, row], above[axis, row] = at - 1, at
+        elif access[axis] == _UPWARD:
+            below[axis, :], above[axis, :] = -1, 0
+        else:
+            below[axis, :], above[axis, :] = others - 1, others
+    rank = 1
+    done = False
+    while not done:
+        if orderly == 0:
+            for row in range(a, b):
+                for other in range(c, d):
+                    for axis in range(axes):
+                        cost[axis] = cost_of(kinds[axis], left[row, axis], right[other, axis])
+                    compared += 1
+                    if size == best.shape[0]:
+                        best, pairs = grown(best, pairs)
+                    size = offer(best, pairs, size, cost, row, other, left_sets, right_sets)
+            break
+        for axis in range(axes):
+            if access[axis] == _NOWHERE:
+                continue
+            new = _threshold(kinds[axis], left, right, axis, a, b, c, order[axis], below[axis], above[axis], rank)
+            new = min(max(new, theta[axis]), limits[axis])
+            for row in range(rows):
+                for side in range(2):
+                    while True:
+                        at = below[axis, row] if side == 0 else above[axis, row]
+                        if at < 0 or at >= others:
+                            break
+                        other = c + order[axis, at]
+                        here = cost_of(kinds[axis], left[a + row, axis], right[other, axis])
+                        if here > new:
+                            break
+                        if side == 0:
+                            below[axis, row] -= 1
+                        else:
+                            above[axis, row] += 1
+                        fresh = True
+                        for one in range(axes):
+                            cost[one] = cost_of(kinds[one], left[a + row, one], right[other, one])
+                            # Another axis has given this pair up already.
+                            if cost[one] > limits[one] or (one != axis and begun[one] and cost[one] <= theta[one]):
+                                fresh = False
+                                break
+                        compared += 1
+                        if fresh:
+                            if size == best.shape[0]:
+                                best, pairs = grown(best, pairs)
+                            size = offer(best, pairs, size, cost, a + row, other, left_sets, right_sets)
+            theta[axis] = new
+            begun[axis] = True
+            if new >= limits[axis] or new == HIGHEST:
+                done = True  # every candidate has passed by
+                break
+            if orderly == axes and left_sets[0].shape[0] == 0 and _covered(best, size, theta, begun):
+                done = True
+                break
+        rank *= 2
+    return pairs[:size].copy(), compared
+
+
+@njit
+def _covered(
+    best: Matrix, size: int, theta: Index, begun: npt.NDArray[np.bool_]
+) -> bool:  # pragma: no cover - compiled
+    """Whether some pair costs no more than theta on every axis."""
+    if not begun.all():
+        return False
+    for at in range(size):
+        inside = True
+        for axis in range(theta.size):
+            if best[at, axis] > theta[axis]:
+                inside = False
+                break
+        if inside:
+            return True
+    return False
+
+
+@njit
+def _threshold(
+    kind: int,
+    left: Matrix,
+    right: Matrix,
+    axis: int,
+    a: int,
+    b: int,
+    c: int,
+    order: Index,
+    below: Index,
+    above: Index,
+    rank: int,
+) -> int:  # pragma: no cover - compiled
+    """The cost up to which about `rank` more pairs of a row come out: the median over some rows."""
+    step = max(1, (b - a) // SAMPLE)
+    asked = np.empty((b - a + step - 1) // step, dtype=np.int64)
+    count = 0
+    for row in range(0, b - a, step):
+        nearest = HIGHEST
+        down, up = below[row] - rank + 1, above[row] + rank - 1
+        if below[row] >= 0 and down >= 0:
+            nearest = min(nearest, cost_of(kind, left[a + row, axis], right[c + order[down], axis]))
+        if above[row] < order.size and up < order.size:
+            nearest = min(nearest, cost_of(kind, left[a + row, axis], right[c + order[up], axis]))
+        asked[count] = nearest
+        count += 1
+    asked = np.sort(asked[:count])
+    chosen = asked[count // 2]
+    # Between infinity and NaN costs do not follow the order of the rows: then all of them, at once.
+    return HIGHEST if kind in _FLOATS and chosen >= _INFINITE else chosen

@@ -1,0 +1,175 @@
+"""What a best-match join is, in the one form the kernels know.
+
+Every criterion that orders all pairs becomes an :class:`Axis`: a key column on each side and a rule that makes a
+*cost* of two values, a 64-bit code of which the smaller is the better.  The rules are symmetric, so that a right join
+is a left join with the sides exchanged.  Sets (`overlap`) and a user's own functions (`prefer`) order some pairs only
+and stay apart.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import pyarrow as pa
+
+from dovetail.codes import HIGHEST, LOWEST, Kind
+from dovetail.errors import ArgumentError, choice
+
+How = Literal["inner", "left", "right", "full"]
+Unmatched = Literal["drop", "keep"]
+Materialisation = Literal["standard", "grid"]
+Rule = Literal["near_int", "near_float", "sum_int", "sum_float", "latest", "given"]
+Disorder = Literal["watermark", "ahead", "marks"]
+
+HOWS: tuple[How, ...] = ("inner", "left", "right", "full")
+UNMATCHED: tuple[Unmatched, ...] = ("drop", "keep")
+MATERIALISATIONS: tuple[Materialisation, ...] = ("standard", "grid")
+
+NEAR_INT, NEAR_FLOAT, LEAST_INT, MOST_INT, LEAST_FLOAT, MOST_FLOAT, LATEST = range(7)
+_NUMBERS: dict[tuple[Rule, bool], int] = {
+    ("near_int", False): NEAR_INT,
+    ("near_float", False): NEAR_FLOAT,
+    ("sum_int", False): LEAST_INT,
+    ("sum_int", True): MOST_INT,
+    ("sum_float", False): LEAST_FLOAT,
+    ("sum_float", True): MOST_FLOAT,
+    ("latest", True): LATEST,
+}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A criterion under which any two pairs compare.
+
+    ``near_int``, ``near_float``
+        the distance of the two values; `within` is the largest that counts, in codes or as a float.
+    ``sum_int``, ``sum_float``
+        the sum of the two values, the smaller or (`largest`) the larger the better.
+    ``latest``
+        the larger of the two values, the larger the better.
+    ``given``
+        a value that Spark computes for each candidate pair; `kind` is that of its code.
+    """
+
+    rule: Rule
+    largest: bool = False
+    within: int | float | None = None
+    kind: Kind = "float64"
+
+    @property
+    def number(self) -> int:
+        """The rule as the compiled kernels know it."""
+        return _NUMBERS[self.rule, self.largest]
+
+    @property
+    def limit(self) -> int:
+        """The largest cost at which a pair is a candidate."""
+        if self.within is None:
+            return HIGHEST
+        if self.rule == "near_float":
+            return int(struct.unpack("<q", struct.pack("<d", self.within + 0.0))[0])
+        return min(int(self.within) + LOWEST, HIGHEST)
+
+    @property
+    def is_float(self) -> bool:
+        """Whether its key columns are doubles."""
+        return self.rule in ("near_float", "sum_float")
+
+
+@dataclass(frozen=True)
+class Options:
+    """How a best-match join is to be run."""
+
+    how: How = "inner"
+    unmatched: Unmatched = "drop"
+    partitions: int | None = None
+    memory: int | None = None
+    """Rows of a window that may be in memory while it is joined; more go to local disk, in pages."""
+    materialise: Materialisation = "standard"
+
+    def __post_init__(self) -> None:
+        if self.how not in HOWS:
+            raise choice("how", self.how, HOWS)
+        if self.unmatched not in UNMATCHED:
+            raise choice("unmatched", self.unmatched, UNMATCHED)
+        if self.materialise not in MATERIALISATIONS:
+            raise choice("materialise", self.materialise, MATERIALISATIONS)
+        if self.how == "inner" and self.unmatched == "keep":
+            raise ArgumentError(
+                "unmatched='keep' with how='inner'", accepted="unmatched='keep' with how='left', 'right' or 'full'"
+            )
+        for name, value in (("partitions", self.partitions), ("memory", self.memory)):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+                raise ArgumentError(f"{name}={value!r}", accepted="a whole number of at least 1, or None")
+
+
+@dataclass(frozen=True)
+class BestSpec:
+    """A best-match join of two inputs.
+
+    A segment of either input has its payload columns first, then its key columns: those of `by`, one for each axis
+    that is not given, one list column for each of `sets`, and in streams whose disorder is told by marks, the mark.
+    """
+
+    how: How
+    payload: tuple[int, int]
+    types: tuple[tuple[pa.DataType, ...], tuple[pa.DataType, ...]]
+    """Arrow types of each input's payload."""
+    by: tuple[Kind, ...] = ()
+    axes: tuple[Axis, ...] = ()
+    sets: tuple[Kind, ...] = ()
+    """The kinds of the elements."""
+    judges: tuple[Callable[..., Any], ...] = ()
+    aliases: tuple[str, str] = ("R", "S")
+    names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """Names of the payload columns, for `judges`."""
+    keep: bool = False
+    """Whether rows without a candidate come out."""
+    order: int | None = None
+    """The axis on which streams are ordered."""
+    disorder: Disorder | None = None
+    ahead: int = 1
+    max_age: int | None = None
+    """Only rows of the last so many microseconds take part; the time is a key column behind the others."""
+    every: int | None = None
+    memory: int | None = None
+    materialise: Materialisation = "standard"
+    candidates: bool = False
+    """Whether every candidate pair leaves, because Spark has criteria of its own to evaluate."""
+
+    @property
+    def compiled(self) -> tuple[Axis, ...]:
+        """The axes whose costs a kernel computes."""
+        return tuple(axis for axis in self.axes if axis.rule != "given")
+
+    @property
+    def given(self) -> tuple[Axis, ...]:
+        """The axes whose costs Spark computes."""
+        return tuple(axis for axis in self.axes if axis.rule == "given")
+
+    @property
+    def keys(self) -> int:
+        """Key columns of either input: keys, axes, sets."""
+        return len(self.by) + len(self.compiled) + len(self.sets)
+
+    @property
+    def wide(self) -> bool:
+        """Whether pairs leave with their keys, because somebody has to compare them once more."""
+        return self.candidates or (self.how == "inner" and not self.by and self.order is None and self.max_age is None)
+
+    @property
+    def answers(self) -> tuple[int, ...]:
+        """The inputs whose rows have best pairs of their own."""
+        return {"inner": (), "left": (0,), "right": (1,), "full": (0, 1)}[self.how]
+
+    @property
+    def pruned(self) -> bool:
+        """Whether costs alone tell which pairs are beaten."""
+        return not (self.sets or self.judges or self.candidates)
+
+    def without_stream(self) -> BestSpec:
+        """The same join of rows that are all there."""
+        return replace(self, order=None, disorder=None, max_age=None, every=None)

@@ -1,0 +1,262 @@
+"""Windows between inputs as a user writes them, and the closed matrix that the kernels read.
+
+A window bounds the difference of two inputs' times.  The windows of a join make a graph over its inputs.  Pairs without
+a window of their own are bounded by the shortest path between them: two rows that are both near a third are
+not far from each other.  The closure is exact: it holds for a combination of rows exactly where the given windows do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from itertools import pairwise
+from typing import TypeAlias
+
+import numpy as np
+
+from dovetail.errors import ArgumentError, listing, unknown_alias
+from dovetail.families.window.rows import Windows
+from dovetail.windows import duration
+
+Length: TypeAlias = str | timedelta | int
+Bounds = dict[tuple[int, int], tuple[int, int]]
+
+_FAR = 1 << 61
+"""No window reaches further: sums of two still fit in 64 bits."""
+
+_ACCEPTED = (
+    "a length such as '5 seconds'; a mapping such as {('A', 'B'): '5 seconds', ('B', 'C'): dt.after('10 seconds')}; "
+    "or dt.path('A -> B -> C', '5 seconds')"
+)
+
+
+@dataclass(frozen=True)
+class After:
+    """A window in one direction; :func:`after` makes it."""
+
+    length: Length
+
+
+@dataclass(frozen=True)
+class Path:
+    """Windows along a path; :func:`path` makes it."""
+
+    stops: tuple[str, ...]
+    lengths: tuple[Length, ...]
+    both_ways: bool = False
+
+
+Window: TypeAlias = Length | After | tuple[Length, Length]
+Within: TypeAlias = Length | Mapping[tuple[str, str], Window] | Path
+
+
+def after(length: Length) -> After:
+    """A window in one direction: the second input's row comes no earlier, and at most `length` later.
+
+    Examples
+    --------
+    >>> {("A", "B"): after("5 seconds")}
+    {('A', 'B'): After(length='5 seconds')}
+    """
+    return After(length)
+
+
+def path(route: str, within: Length | Sequence[Length], *, both_ways: bool = False) -> Path:
+    """Windows along a path: each stop comes after the one before it, within a length of its own or a common one.
+
+    Parameters
+    ----------
+    route
+        The aliases in order, such as ``"A -> B -> C"``.
+    within
+        One length for every hop, or a sequence with one for each.
+    both_ways
+        Whether the way back counts, too: the path in either direction, a result that fits both only once.
+
+    Examples
+    --------
+    >>> path("A -> B -> C", ["5 seconds", "10 seconds"])
+    Path(stops=('A', 'B', 'C'), lengths=('5 seconds', '10 seconds'), both_ways=False)
+    """
+    stops = tuple(stop.strip() for stop in route.split("->")) if isinstance(route, str) else ()
+    if len(stops) < 2 or not all(stops):
+        raise ArgumentError(f"the path {route!r}", accepted="two or more aliases, such as 'A -> B -> C'")
+    if len(set(stops)) < len(stops):
+        again = next(stop for stop in stops if stops.count(stop) > 1)
+        raise ArgumentError(
+            f"the path {route!r} passes {again!r} twice", accepted="a path that meets every input once",
+            hint=f"give the same frame under a second alias, such as {again}2",
+        )  # fmt: skip
+    hops = len(stops) - 1
+    lengths = tuple(within) if isinstance(within, Sequence) and not isinstance(within, str) else (within,) * hops
+    if len(lengths) != hops:
+        raise ArgumentError(
+            f"the path {route!r} has {hops} hop(s) and {len(lengths)} window(s)", accepted="one window, or one a hop"
+        )
+    if not isinstance(both_ways, bool):
+        raise ArgumentError(f"both_ways={both_ways!r}", accepted="True or False")
+    return Path(stops, lengths, both_ways)
+
+
+@dataclass(frozen=True)
+class Graph:
+    """The windows of a join: what was given, in units of time, and each alternative's closed matrix."""
+
+    aliases: tuple[str, ...]
+    given: tuple[tuple[tuple[tuple[int, int], tuple[int, int]], ...], ...]
+    """For each alternative the bounds of t_j - t_i by (i, j)."""
+    closed: tuple[tuple[tuple[tuple[int, int], ...], ...], ...]
+
+    @property
+    def alternatives(self) -> Windows:
+        """Shape (alternatives, n, n, 2)."""
+        return np.array(self.closed, dtype=np.int64)
+
+    @property
+    def hull(self) -> Windows:
+        """Shape (n, n, 2): what every match of any alternative satisfies."""
+        every = self.alternatives
+        return np.stack([every[..., 0].min(axis=0), every[..., 1].max(axis=0)], axis=-1)
+
+
+def window_graph(within: Within, aliases: Sequence[str], *, numeric: bool = False) -> Graph:
+    """Read ``within=`` and close it.
+
+    Parameters
+    ----------
+    within
+        What the user wrote.
+    aliases
+        The inputs, in order.
+    numeric
+        Whether times are whole numbers instead of timestamps.
+
+    Examples
+    --------
+    >>> graph = window_graph({("A", "B"): 5, ("B", "C"): after(2)}, ["A", "B", "C"], numeric=True)
+    >>> graph.hull[0, 2].tolist()
+    [-5, 7]
+    """
+    if isinstance(within, Path):
+        alternatives = _path_bounds(within, aliases, numeric)
+    elif isinstance(within, Mapping):
+        alternatives = [_pair_bounds(within, aliases, numeric)]
+    else:
+        reach = _length(within, numeric, "within")
+        if reach < 0:
+            raise ArgumentError(f"within={within!r} is less than zero", accepted=_ACCEPTED)
+        size = range(len(aliases))
+        alternatives = [{(i, j): (-reach, reach) for i in size for j in size if i < j}]
+    _check_connected(alternatives[0], aliases)
+    closed = tuple(_closed(bounds, aliases) for bounds in alternatives)
+    return Graph(tuple(aliases), tuple(tuple(sorted(bounds.items())) for bounds in alternatives), closed)
+
+
+def _path_bounds(given: Path, aliases: Sequence[str], numeric: bool) -> list[Bounds]:
+    for stop in given.stops:
+        if stop not in aliases:
+            raise unknown_alias(stop, aliases, where="the path in within=")
+    stops = [aliases.index(stop) for stop in given.stops]
+    reach = [_length(length, numeric, "within") for length in given.lengths]
+    if min(reach) < 0:
+        raise ArgumentError("a hop of the path has a negative window", accepted=_ACCEPTED)
+    hops = list(zip(pairwise(stops), reach, strict=True))
+    forth = {hop: (0, far) for hop, far in hops}
+    return [forth, {hop: (-far, 0) for hop, far in hops}] if given.both_ways else [forth]
+
+
+def _pair_bounds(given: Mapping[tuple[str, str], Window], aliases: Sequence[str], numeric: bool) -> Bounds:
+    bounds: Bounds = {}
+    for pair, window in given.items():
+        if not isinstance(pair, tuple) or len(pair) != 2 or pair[0] == pair[1]:
+            raise ArgumentError(
+                f"within= has a window for {pair!r}", accepted="a pair of two aliases, such as ('A', 'B')"
+            )
+        for alias in pair:
+            if alias not in aliases:
+                raise unknown_alias(str(alias), aliases, where="within=")
+        low, high = _window(window, numeric, pair)
+        i, j = (aliases.index(alias) for alias in pair)
+        if i > j:
+            i, j, low, high = j, i, -high, -low
+        before = bounds.get((i, j), (-_FAR, _FAR))
+        # A pair that is named in both orders has to satisfy both.
+        bounds[i, j] = (max(low, before[0]), min(high, before[1]))
+    return bounds
+
+
+def _window(window: Window, numeric: bool, pair: tuple[str, str]) -> tuple[int, int]:
+    what = f"within[{pair!r}]"
+    if isinstance(window, After):
+        low, high = 0, _length(window.length, numeric, what)
+    elif isinstance(window, tuple):
+        if len(window) != 2:
+            raise ArgumentError(f"{what}={window!r}", accepted="the lowest and the highest difference, as a pair")
+        low, high = (_length(end, numeric, what) for end in window)
+    else:
+        high = _length(window, numeric, what)
+        low = -high
+    if low > high:
+        raise ArgumentError(f"{what}={window!r} leaves no time between its ends", accepted=_ACCEPTED)
+    return low, high
+
+
+_ZERO = re.compile(r"\s*[+-]?0+(\.0*)?\s*[^\W\d_]+\s*", re.ASCII)
+
+
+def _length(value: object, numeric: bool, argument: str) -> int:
+    """A length of either sign, in microseconds or in units of a numeric time."""
+    if numeric:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ArgumentError(
+                f"{argument}={value!r}, and the time columns hold whole numbers", accepted="a whole number",
+                hint="a length such as '5 seconds' needs time columns of type timestamp",
+            )  # fmt: skip
+        return max(-_FAR, min(_FAR, value))
+    if isinstance(value, timedelta):
+        return max(-_FAR, min(_FAR, value // timedelta(microseconds=1)))
+    if isinstance(value, str):
+        if _ZERO.fullmatch(value):
+            return 0
+        text = value.strip()
+        size = duration(text[1:] if text.startswith("-") else text, argument=argument)
+        return max(-_FAR, min(_FAR, -size if text.startswith("-") else size))
+    hint = f"say the unit: {argument}='{value} seconds'" if isinstance(value, int | float) else None
+    raise ArgumentError(f"{argument}={value!r} is not a window", accepted=_ACCEPTED, hint=hint)
+
+
+def _check_connected(bounds: Bounds, aliases: Sequence[str]) -> None:
+    parts = [{at} for at in range(len(aliases))]
+    for i, j in bounds:
+        one, other = (next(part for part in parts if at in part) for at in (i, j))
+        if one is not other:
+            parts.remove(other)
+            one |= other
+    if len(parts) > 1:
+        named = "; ".join("{" + listing(aliases[at] for at in part) + "}" for part in parts)
+        raise ArgumentError(
+            f"the windows leave the inputs in {len(parts)} parts that no window connects: {named}",
+            accepted="windows that connect all inputs, directly or through others",
+            hint="add a window between two of the parts",
+        )
+
+
+def _closed(bounds: Bounds, aliases: Sequence[str]) -> tuple[tuple[tuple[int, int], ...], ...]:
+    """All pairs' bounds by shortest paths (Floyd and Warshall), in whole numbers of any size."""
+    size = len(aliases)
+    most = [[0 if i == j else 2 * _FAR for j in range(size)] for i in range(size)]
+    for (i, j), (low, high) in bounds.items():
+        most[i][j], most[j][i] = min(most[i][j], high), min(most[j][i], -low)
+    for via in range(size):
+        for i in range(size):
+            for j in range(size):
+                most[i][j] = min(most[i][j], most[i][via] + most[via][j])
+    for i in range(size):
+        if most[i][i] < 0:
+            raise ArgumentError(
+                f"no rows can satisfy all windows: those around {aliases[i]!r} contradict each other",
+                accepted="windows that leave some order of times possible",
+            )
+    return tuple(tuple((max(-_FAR, -most[j][i]), min(_FAR, most[i][j])) for j in range(size)) for i in range(size))

@@ -1,0 +1,177 @@
+"""Where rows of a window join go: to the cell of their keys, or of their slice of time or value.
+
+Rows that can match meet in exactly one cell.  Equality keys that reach every input decide by hash.  A
+:class:`~dovetail.families.window.spec.Grid` cuts one dimension into slices; rows near a border are copied, except those
+of the pivot input, whose slice owns a match.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.codes import Kind, order_codes, valid_mask
+from dovetail.families.theta.stages import row_hashes
+from dovetail.families.window.encode import (
+    SLICE,
+    Index,
+    buckets,
+    code_values,
+    equality_codes,
+    group_codes,
+    key_arrays,
+    usable_rows,
+)
+from dovetail.families.window.graph import Graph
+from dovetail.families.window.kernel import TOP
+from dovetail.families.window.search import bucket_width, is_band, moved
+from dovetail.families.window.spec import Conditions, Grid, How, PairComparison, WindowJoinSpec, time_codes
+
+COARSE = 64
+"""Slices of time are so many windows long: one row in 64 or so is copied."""
+WIDE = 16
+"""Slices of value are so many bands wide."""
+
+
+@dataclass(frozen=True)
+class WindowRouter:
+    """Rows of one input -> parts, each with the number of its cell; and how far the input has come."""
+
+    spec: WindowJoinSpec
+    side: int
+
+    def parts(self, block: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
+        """The rows of each cell.  Rows that match nothing are left out, unless they are to be reported."""
+        spec, side = self.spec, self.side
+        usable = usable_rows(spec, side, block)
+        rows = np.flatnonzero(usable)
+        kept = block if rows.size == block.num_rows else block.take(rows)
+        keys = key_arrays(spec, side, kept)
+        group = group_codes(
+            [equality_codes(keys[found.members[side]], found.kind) for found in spec.classes], kept.num_rows
+        )
+        places = np.arange(kept.num_rows)
+        if spec.grid is not None:
+            places, slices = self._slices(spec.grid, kept)
+            kept = kept.take(places).append_column(SLICE, pa.array(slices))
+            group = _spread(group[places]) ^ slices
+        cells = np.mod(_spread(group), spec.cells)
+        found = _divided(kept, cells)
+        stray = np.flatnonzero(~usable)
+        if side in spec.preserved and stray.size:
+            lonely = block.take(stray)
+            homes = np.mod(row_hashes(lonely, spec.payload[side]), spec.cells)
+            if spec.grid is not None:
+                lonely = lonely.append_column(SLICE, pa.array(np.zeros(stray.size, dtype=np.int64)))
+            found += _divided(lonely, homes)
+        return [(spec.numbers[cell], part) for cell, part in found]
+
+    def top(self, block: pa.RecordBatch) -> int | None:
+        """The largest time of some rows."""
+        column = block.column(self.spec.times[self.side])
+        times = time_codes(column)
+        if column.null_count:
+            times = times[valid_mask(column)]
+        return int(times.max()) if times.size else None
+
+    def ticks(self, top: int) -> list[tuple[int, pa.RecordBatch]]:
+        """The news, for every cell, that the input has come so far."""
+        news = pa.RecordBatch.from_pydict({"top": pa.array([], pa.int64())}).replace_schema_metadata({TOP: str(top)})
+        return [(number, news) for number in self.spec.numbers]
+
+    def _slices(self, grid: Grid, rows: pa.RecordBatch) -> tuple[Index, Index]:
+        """Row numbers, repeated for every slice that the row belongs to, and the slices."""
+        low, high = grid.reach[self.side]
+        if grid.keys is None:
+            times = time_codes(rows.column(self.spec.times[self.side]))
+            length = int(grid.length)
+            first, last = moved(times, int(low)) // length, moved(times, int(high)) // length
+        else:
+            key = key_arrays(self.spec, self.side, rows)[grid.keys[self.side]]
+            values = code_values(order_codes(key, grid.kind), grid.kind)
+            with np.errstate(invalid="ignore", over="ignore"):
+                # Sums of floats are rounded: a little more reach makes up for it.
+                slack = 0.0 if self.side == grid.pivot else 4 * np.spacing(np.abs(values) + max(abs(low), abs(high)))
+                first = buckets(values + low - slack, grid.length)
+                last = buckets(values + high + slack, grid.length)
+            # Infinities and NaN lie in no band.  One slice is as good as another.
+            odd = ~np.isfinite(values)
+            first[odd] = last[odd] = 0
+        counts = last - first + 1
+        places = np.repeat(np.arange(rows.num_rows), counts)
+        starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if counts.size else counts
+        return places, first[places] + (np.arange(places.size) - starts[places])
+
+
+def _spread(codes: Index) -> Index:
+    """Codes made so uneven that their remainders are even."""
+    with np.errstate(over="ignore"):
+        mixed = codes.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return (mixed ^ (mixed >> np.uint64(32))).view(np.int64)
+
+
+def _divided(rows: pa.RecordBatch, cells: Index) -> list[tuple[int, pa.RecordBatch]]:
+    if rows.num_rows == 0:
+        return []
+    order = np.argsort(cells, kind="stable")
+    ordered = rows.take(order)
+    there, starts = np.unique(cells[order], return_index=True)
+    ends = [*starts[1:].tolist(), rows.num_rows]
+    pairs = zip(there.tolist(), starts.tolist(), ends, strict=True)
+    return [(cell, ordered.slice(start, end - start)) for cell, start, end in pairs]
+
+
+def choose_grid(conditions: Conditions, graph: Graph, how: How, *, streaming: bool, numeric: bool) -> Grid | None:
+    """How to cut a join into slices: by time in batch, by value in a stream that has no equality to go by.
+
+    A full join needs every row in one place only, since a copy cannot tell whether another copy has matched.
+    """
+    if how == "full":
+        return None
+    pivot = 1 if how == "right" else 0
+    if not streaming:
+        hull = graph.hull
+        span = int(max(abs(int(hull.min())), int(hull.max())))
+        length = max(COARSE * span, COARSE if numeric else 1_000_000)
+        reach = [(float(hull[side, pivot, 0]), float(hull[side, pivot, 1])) for side in range(len(graph.aliases))]
+        return Grid(pivot, float(length), tuple(reach))
+    if conditions.classes:
+        return None
+    return _value_grid(conditions.comparisons, len(graph.aliases), pivot)
+
+
+def _value_grid(comparisons: Sequence[PairComparison], sides: int, pivot: int) -> Grid | None:
+    """Slices of a value that bands tie together across all inputs, through the same key of each."""
+    for seed in comparisons:
+        if not is_band(seed):
+            continue
+        keys: dict[int, int] = {seed.point_side: seed.axis.point}
+        kind: Kind = seed.axis.kind
+        bounds = np.full((sides, sides), np.inf)  # the most by which the value of j exceeds that of i
+        np.fill_diagonal(bounds, 0.0)
+        for _ in range(sides):
+            for band in comparisons:
+                low, high = band.axis.low, band.axis.high
+                if not is_band(band) or band.axis.kind != kind or low is None or high is None or low.key != high.key:
+                    continue
+                ends = {band.point_side: band.axis.point, band.box_side: low.key}
+                if not any(keys.get(side) == key for side, key in ends.items()):
+                    continue
+                if any(keys.get(side, key) != key for side, key in ends.items()):
+                    continue
+                keys.update(ends)
+                i, j = band.box_side, band.point_side
+                bounds[i, j] = min(bounds[i, j], float(high.shift or 0))
+                bounds[j, i] = min(bounds[j, i], -float(low.shift or 0))
+        if len(keys) < sides:
+            continue
+        for via in range(sides):
+            bounds = np.minimum(bounds, bounds[:, via : via + 1] + bounds[via : via + 1, :])
+        widest = max(bucket_width(seed), float(bounds.max()))
+        reach = tuple((float(-bounds[pivot, side]), float(bounds[side, pivot])) for side in range(sides))
+        return Grid(pivot, WIDE * widest, reach, tuple(keys[side] for side in range(sides)), kind)
+    return None

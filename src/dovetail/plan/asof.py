@@ -1,0 +1,160 @@
+"""The plan of an as-of join.
+
+:func:`plan_asof` is the one place that decides.  It knows the call, the types of the columns and a few facts about the
+inputs, and no Spark.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from dovetail.errors import ArgumentError, UnboundedJoinError, UnsupportedTypeError, unknown_alias
+from dovetail.families.asof.spec import Options, Within, distance
+from dovetail.families.theta.spec import KeyType
+
+Mode = Literal["batch", "stream", "beside"]
+Names = tuple[tuple[str, ...], tuple[str, ...]]
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The columns that a call names, for the left and for the right input."""
+
+    time: tuple[str, str]
+    by: Names = ((), ())
+    ties: tuple[str, ...] = ()
+    """Columns of the right input that decide between rows with equal keys and times, before all others."""
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What the planner knows of the inputs: which are streams, the compared types, the session's partitions."""
+
+    streams: frozenset[str]
+    keys: tuple[KeyType, ...]
+    time: KeyType
+    shuffle_partitions: int
+
+
+@dataclass(frozen=True)
+class AsofPlan:
+    """What a call will do; :meth:`text` puts it into words."""
+
+    mode: Mode
+    inputs: tuple[str, str]
+    streams: frozenset[str]
+    columns: Columns
+    keys: tuple[KeyType, ...]
+    time: KeyType
+    options: Options
+    within: int | float | None
+    given_within: Within | None
+    sampled: bool
+    shuffle_partitions: int
+
+    @property
+    def keyed(self) -> bool:
+        """Whether rows have to agree on keys."""
+        return bool(self.keys)
+
+    def text(self) -> str:
+        """The plan as lines of text, most important first."""
+        left, right = self.inputs
+        by = [f"{left}.{a} = {right}.{b}" for a, b in zip(*self.columns.by, strict=True)]
+        lines = [f"as-of join, {self._mode_text()}, how={self.options.how!r}"]
+        rows = [("for each", f"row of {left}, {self._wanted()}")]
+        if by:
+            rows.append(("where", " AND ".join(by)))
+        order = ", ".join([*self.columns.ties, "then all its columns from left to right"])
+        rows.append(("ties", f"of rows of {right} with equal {'keys and ' if by else ''}times the last one by {order}"))
+        rows.append(("kernel", f"{right} sorted{' by key and time' if by else ' by time'}; {left} looks up, unsorted"))
+        rows.append(("routing", self._routing_text()))
+        if self.mode == "stream":
+            rows.append(("final", self._final_text()))
+        return "\n".join([*lines, *[f"  {head:<10}{text}" for head, text in rows]])
+
+    def _mode_text(self) -> str:
+        if self.mode == "beside":
+            kind = f"stream {self.inputs[0]} beside" if self.streams else "batch, to every task"
+            return f"{kind} the whole of {self.inputs[1]}"
+        return self.mode
+
+    def _wanted(self) -> str:
+        (a, b), (left, right) = self.columns.time, self.inputs
+        exact = self.options.allow_exact_matches
+        words = {
+            "backward": f"the latest {right} {'at or before' if exact else 'before'}",
+            "forward": f"the earliest {right} {'at or after' if exact else 'after'}",
+            "nearest": f"the {right} nearest to{'' if exact else ', but not at,'}",
+        }
+        bound = "" if self.given_within is None else f", at most {self.given_within} away"
+        return f"{words[self.options.direction]} its time ({left}.{a}, {right}.{b}){bound}"
+
+    def _routing_text(self) -> str:
+        tasks = f"{self.shuffle_partitions} shuffle partitions of packed segments"
+        if self.mode == "beside":
+            return f"none: {self.inputs[1]} goes to every task whole"
+        if self.mode == "stream":
+            return "by the hash of the keys" if self.keyed else "one cell, in one task"
+        if not self.sampled:
+            return f"by the hash of the keys, without a sample; {tasks}" if self.keyed else "one cell, in one task"
+        what = "by the hash of the keys, heavy ones cut by time" if self.keyed else "ranges of time"
+        return f"{what}, from a 1/64 sample of both sides, read within the same action; {tasks}"
+
+    def _final_text(self) -> str:
+        left, right = self.inputs
+        if self.options.direction == "backward":
+            return f"a row of {left} leaves once the watermark has passed its time"
+        return f"a row of {left} leaves once the watermark has passed every time at which a nearer {right} could come"
+
+
+def plan_asof(
+    inputs: tuple[str, str], columns: Columns, facts: Facts, options: Options, within: Within | None
+) -> AsofPlan:
+    """Decide how an as-of join runs, or say why it cannot."""
+    left, right = inputs
+    if facts.time.kind == "rank" or facts.time.ddl == "BOOLEAN":
+        raise UnsupportedTypeError(
+            f"time= compares values of type {facts.time.ddl}",
+            accepted="timestamps, dates, day-time intervals, or numbers (decimals of up to 18 digits)",
+            hint="cast the columns before the join, such as CAST(t AS TIMESTAMP)",
+        )
+    mode: Mode = "batch"
+    if options.broadcast is not None:
+        if options.broadcast not in inputs:
+            raise unknown_alias(str(options.broadcast), inputs, where=f"broadcast={options.broadcast!r}")
+        if options.broadcast == left:
+            raise ArgumentError(
+                f"broadcast={left!r}, whose rows every task would report again", accepted=f"broadcast={right!r}"
+            )
+        mode = "beside"
+    if facts.streams == {left}:
+        mode = "beside"
+    elif facts.streams == {right}:
+        raise ArgumentError(
+            f"{right!r} is a stream and {left!r} is not, so the answer for {left!r} would change with every new row",
+            accepted=f"two static inputs, two streams, or a stream {left!r} beside a static {right!r}",
+        )
+    elif facts.streams:
+        if mode == "beside":
+            raise ArgumentError(f"broadcast={right!r}, which is a stream", accepted="a static input to broadcast")
+        mode = "stream"
+        if options.direction != "backward" and within is None:
+            raise UnboundedJoinError(
+                f"direction={options.direction!r} of streams without within=: a row of {left!r} might wait for ever",
+                accepted="within=, such as '1 hour', or direction='backward'",
+            )
+    return AsofPlan(
+        mode=mode,
+        inputs=inputs,
+        streams=facts.streams,
+        columns=columns,
+        keys=facts.keys,
+        time=facts.time,
+        options=options,
+        within=distance(within, facts.time),
+        given_within=within,
+        sampled=(not facts.keys if options.sample is None else options.sample) and mode == "batch",
+        shuffle_partitions=options.partitions or facts.shuffle_partitions,
+    )

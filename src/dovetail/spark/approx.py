@@ -1,0 +1,156 @@
+"""An approximate plan as a Spark frame, batch and streaming alike; estimates and quality of its results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from dovetail.codes import order_codes
+from dovetail.families.approx.kernel import BUDGET, METRICS, ApproxKernel
+from dovetail.families.approx.router import budgets, cells_of, cut
+from dovetail.families.approx.spec import FACTS, ApproxSpec
+from dovetail.plan.approx import RESERVED, ApproxPlan
+from dovetail.segments import binary_column, blocks, pack
+from dovetail.spark.batch import arrow_function, first_row
+from dovetail.spark.frames import Side, filtered_sides, hash_column, key_columns
+from dovetail.spark.metrics import Handle, Recorder, attach
+from dovetail.spark.stream import PACKED, UnpackRows, run_batch, run_stream
+from dovetail.spark.windowed import check_store
+
+_COUNTS, _PARTITION = "g", "p"
+
+
+@dataclass(frozen=True)
+class PackArrivals:
+    """Rows in; segments out by cell, every row with its place in the order of arrival.
+
+    Row n of partition p of one input arrives together with row n of partition p of the others.  The number of the
+    partition comes with the rows: the number of the task counts on from one input to the next.  Where memory follows
+    the rows of the cells, their numbers come with the first row of a task, and every segment carries the part of its
+    cell.
+    """
+
+    side: int
+    spec: ApproxSpec
+    counted: bool
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once a task."""
+        parts, place = None, None
+        for block in blocks(batches):
+            if place is None:
+                place = block.column(_PARTITION)[0].as_py() << 33
+                parts = self._budgets(block.column(_COUNTS)[0].as_py()) if self.counted else None
+            block = block.drop_columns([_PARTITION, _COUNTS] if self.counted else [_PARTITION])
+            hashes = order_codes(block.column(block.num_columns - 1), "int")
+            block = block.append_column("a", pa.array(np.arange(place, place + block.num_rows)))
+            found = list(cut(block, cells_of(hashes, self.spec.cells), self.spec.cells))
+            if parts is not None:
+                found = [(c, rows.replace_schema_metadata({BUDGET: str(parts[c])})) for c, rows in found]
+            yield pa.RecordBatch.from_arrays(
+                [
+                    pa.array([cell for cell, _ in found], pa.int32()),
+                    pa.array([self.side] * len(found), pa.int32()),
+                    pa.array([place] * len(found), pa.int64()),
+                    binary_column([pack(rows) for _, rows in found]),
+                ],
+                names=PACKED.names,
+            )
+            place += block.num_rows
+
+    def _budgets(self, counts: list[dict[str, int]]) -> list[int]:
+        rows = np.zeros(self.spec.cells, dtype=np.int64)
+        for one in counts:
+            rows[one["cell"]] = one["n"]
+        assert self.spec.memory is not None
+        least = self.spec.sides if self.spec.memory.unit == "rows" else 0
+        return [int(part) for part in budgets(self.spec.memory.amount, rows, least)]
+
+
+def approx_frame(frames: Mapping[str, DataFrame], plan: ApproxPlan) -> DataFrame:
+    """The lazy frame of a plan: one struct column per alias, and how each result was sampled."""
+    sides = filtered_sides(frames, plan.filters)
+    spec = plan.spec(
+        tuple(len(sides[alias].payload) for alias in plan.inputs),
+        tuple(sides[alias].arrow_types() for alias in plan.inputs),
+    )
+    flat = [_flat(sides[alias], plan, at) for at, alias in enumerate(plan.inputs)]
+    if plan.balanced:
+        counts = _cell_counts(flat, plan.cells)
+        flat = [one.select("*", first_row(counts).alias(_COUNTS)) for one in flat]
+    flat = [one.select("*", F.spark_partition_id().alias(_PARTITION)) for one in flat]
+    packed = [
+        one.mapInArrow(arrow_function(PackArrivals(at, spec, plan.balanced)), PACKED) for at, one in enumerate(flat)
+    ]
+    make = partial(ApproxKernel, spec)
+    streaming = bool(plan.streams)
+    if streaming:
+        check_store(next(iter(frames.values())))
+        found = run_stream(packed, make, METRICS, event_time=False)
+    else:
+        found = run_batch(packed, make, METRICS)
+    handle = Handle(plan)
+    recorder = Recorder(f"dovetail({','.join(plan.inputs)})", plan.cells, streaming=streaming, names=METRICS)
+    handle.recorders.append(recorder)
+    rows = _unpacked(recorder.counted(found), sides, spec)
+    if plan.rests:
+        rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in plan.rests))))
+    return attach(rows, handle)
+
+
+def _flat(side: Side, plan: ApproxPlan, at: int) -> DataFrame:
+    """Payload, keys and the hash of the join value; rows with a NULL key match nothing and stay behind."""
+    keys = plan.keys[at]
+    hashed = hash_column(plan.value[at]) if plan.value[at] else F.lit(0).cast("long").alias("h")
+    flat = side.frame.select(*side.payload_columns(), *key_columns(keys), hashed)
+    for number in range(len(keys)):
+        flat = flat.filter(F.col(f"k{number}").isNotNull())
+    return flat
+
+
+def _cell_counts(flat: list[DataFrame], cells: int) -> Column:
+    """How many rows each cell will get, as a scalar subquery."""
+    hashes = flat[0].select("h")
+    for other in flat[1:]:
+        hashes = hashes.unionByName(other.select("h"))
+    by_cell = hashes.groupBy(F.pmod("h", F.lit(cells)).cast("int").alias("cell")).agg(F.count(F.lit(1)).alias("n"))
+    return by_cell.agg(F.collect_list(F.struct("cell", "n"))).scalar()
+
+
+def _unpacked(found: DataFrame, sides: Mapping[str, Side], spec: ApproxSpec) -> DataFrame:
+    fields = [
+        T.StructField(f"i{at}_{number}", field.dataType)
+        for at, alias in enumerate(spec.aliases)
+        for number, (_, field) in enumerate(sides[alias].payload)
+    ]
+    kinds: dict[str, T.DataType] = {"cell": T.IntegerType(), "stratum": T.IntegerType(), "weight": T.DoubleType()}
+    arrow: dict[str, pa.DataType] = {"cell": pa.int32(), "stratum": pa.int32(), "weight": pa.float64()}
+    extra = spec.output_names()[len(fields) :]
+    fields += [T.StructField(name, kinds.get(name, T.LongType())) for name in extra]
+    types = [kind for alias in spec.aliases for kind in sides[alias].arrow_types()]
+    unpack = UnpackRows((*types, *[arrow.get(name, pa.int64()) for name in extra]))
+    flat = found.mapInArrow(arrow_function(unpack), T.StructType(fields))
+    columns: list[Column] = []
+    for at, alias in enumerate(spec.aliases):
+        columns += sides[alias].structs(f"i{at}_")
+    return flat.select(*columns, _sampling(spec))
+
+
+def _sampling(spec: ApproxSpec) -> Column:
+    parts = [F.col("cell"), F.col("at")]
+    if spec.weighted and not spec.detail:
+        parts = [F.col("weight"), *parts]
+    elif spec.weighted:
+        rows = [
+            F.struct(*[F.col(f"{what}{at}").alias(what) for what in FACTS]).alias(alias)
+            for at, alias in enumerate(spec.aliases)
+        ]
+        parts = [F.col("weight"), *parts, F.col("stratum"), F.col("value"), F.struct(*rows).alias("rows")]
+    return F.struct(*parts).alias(RESERVED)

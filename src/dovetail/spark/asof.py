@@ -1,0 +1,278 @@
+"""As-of joins as Spark frames: batch, streams, and a stream beside a static input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_type
+
+from dovetail.errors import UnboundedJoinError, UnsupportedTypeError, unknown_column
+from dovetail.families.asof.kernel import tie_kind
+from dovetail.families.asof.router import without_sample
+from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
+from dovetail.families.asof.stages import METRICS, BesideStage, FitStage, JoinStage, RouteStage
+from dovetail.families.asof.streaming import CELLS, STREAM_METRICS, AsofKernel, CellOfKeys
+from dovetail.families.theta.joining import PackStage
+from dovetail.families.theta.spec import KeyType
+from dovetail.plan.asof import AsofPlan, Columns, Facts
+from dovetail.spark.batch import ArrowFunction, arrow_function, first_row
+from dovetail.spark.frames import compared_type, quoted, same_session
+from dovetail.spark.metrics import Handle, Recorder, attach
+from dovetail.spark.stream import PACKED, PackRows, UnpackRows, run_stream
+from dovetail.spark.windowed import check_store
+
+_SEGMENTS = T.StructType(
+    [
+        T.StructField("number", T.IntegerType()),
+        T.StructField("turn", T.IntegerType()),
+        T.StructField("copies", T.LongType()),
+        T.StructField("segment", T.BinaryType()),
+    ]
+)
+_SEGMENT = T.StructType([T.StructField("segment", T.BinaryType())])
+
+DENSE, SPARSE = 64, 4096
+"""One row of so many is sampled, the sparse share from the row `DEEP` of a task on."""
+DEEP = 1 << 21
+FIRST_ROW = (1 << 33) - 1
+"""monotonically_increasing_id counts the rows of a task in its low 33 bits."""
+
+
+def asof_facts(frames: Mapping[str, DataFrame], columns: Columns) -> tuple[Columns, Facts]:
+    """The columns in the spelling of the inputs, and what the planner needs to know; refuses what is not there."""
+    same_session(frames)
+    left, right = frames
+    by = tuple(
+        tuple(_field(alias, frames[alias], name, "by=") for name in columns.by[side])
+        for side, alias in enumerate(frames)
+    )
+    time = tuple(_field(alias, frames[alias], columns.time[side], "time=") for side, alias in enumerate(frames))
+    ties = tuple(_field(right, frames[right], name, "ties=").name for name in columns.ties)
+    keys = [
+        compared_type(a.dataType, b.dataType, f"{left}.{a.name} = {right}.{b.name}") for a, b in zip(*by, strict=True)
+    ]
+    what = f"{left}.{time[LEFT].name} with {right}.{time[RIGHT].name}"
+    streams = frozenset(alias for alias, frame in frames.items() if frame.isStreaming)
+    if len(streams) == 2:
+        _check_watermarks(frames, time)
+    session = frames[left].sparkSession
+    facts = Facts(
+        streams=streams,
+        keys=tuple(keys),
+        time=compared_type(time[LEFT].dataType, time[RIGHT].dataType, what),
+        shuffle_partitions=int(session.conf.get("spark.sql.shuffle.partitions") or 200),
+    )
+    spelled = [tuple(field.name for field in fields) for fields in by]
+    return Columns((time[LEFT].name, time[RIGHT].name), (spelled[LEFT], spelled[RIGHT]), ties), facts
+
+
+def _field(alias: str, frame: DataFrame, name: str, where: str) -> T.StructField:
+    for field in frame.schema.fields:
+        if field.name.casefold() == name.casefold():
+            return field
+    raise unknown_column(name, alias, frame.columns, where=where)
+
+
+def _check_watermarks(frames: Mapping[str, DataFrame], times: Sequence[T.StructField]) -> None:
+    for alias, field in zip(frames, times, strict=True):
+        if not isinstance(field.dataType, T.TimestampType | T.TimestampNTZType):
+            raise UnsupportedTypeError(
+                f"time={field.name!r} has the type {field.dataType.simpleString()} in the stream {alias!r}",
+                accepted="a column of type timestamp or timestamp_ntz, which can carry a watermark",
+            )
+        if "spark.watermarkDelayMs" not in field.metadata:
+            raise UnboundedJoinError(
+                f"the stream {alias!r} has no watermark on {field.name!r}, so no match of it would ever be final",
+                accepted=f"a stream with a watermark, such as frame.withWatermark({field.name!r}, '10 seconds')",
+            )
+    if len({type(field.dataType) for field in times}) > 1:
+        raise UnsupportedTypeError(
+            f"{' and '.join(field.dataType.simpleString() for field in times)} as the times of two streams",
+            accepted="one type of timestamp in both",
+        )
+
+
+class _Flat:
+    """The two inputs as the stages read them, and the spec that goes with them."""
+
+    def __init__(self, frames: Mapping[str, DataFrame], plan: AsofPlan) -> None:
+        self.frames = [frames[alias] for alias in plan.inputs]
+        self.columns: list[list[Column]] = []
+        keys: list[tuple[int, ...]] = []
+        times: list[int] = []
+        for side, frame in enumerate(self.frames):
+            columns = [F.col(quoted(name)).alias(f"c{at}") for at, name in enumerate(frame.columns)]
+            places = [
+                self._place(frame, name, kind, columns)
+                for name, kind in zip(plan.columns.by[side], plan.keys, strict=True)
+            ]
+            times.append(self._place(frame, plan.columns.time[side], plan.time, columns))
+            keys.append(tuple(places))
+            self.columns.append(columns)
+        self.types = [
+            T.StructType([T.StructField(field.name, field.dataType) for field in frame.schema.fields])
+            for frame in self.frames
+        ]
+        arrow = [tuple(to_arrow_type(f.dataType, timezone="UTC") for f in kind.fields) for kind in self.types]
+        self.spec = AsofSpec(
+            payload=(len(arrow[LEFT]), len(arrow[RIGHT])),
+            types=(arrow[LEFT], arrow[RIGHT]),
+            keys=(keys[LEFT], keys[RIGHT]),
+            times=(times[LEFT], times[RIGHT]),
+            kinds=tuple(kind.kind for kind in plan.keys),
+            time=plan.time.kind,
+            ties=self._ties(plan.columns.ties, arrow[RIGHT]),
+            direction=plan.options.direction,
+            how=plan.options.how,
+            exact=plan.options.allow_exact_matches,
+            within=plan.within,
+        )
+
+    @staticmethod
+    def _place(frame: DataFrame, name: str, kind: KeyType, columns: list[Column]) -> int:
+        """Where a key is among the columns; one that is compared in another type becomes a column of its own."""
+        at = frame.columns.index(name)
+        given = frame.schema.fields[at].dataType
+        spelled = given.simpleString().replace("decimal", "DECIMAL").upper()
+        if spelled == kind.ddl or (kind.ddl == "BIGINT" and isinstance(given, T.IntegralType)):
+            return at
+        columns.append(F.col(quoted(name)).cast(kind.ddl).alias(f"c{len(columns)}"))
+        return len(columns) - 1
+
+    def _ties(self, first: tuple[str, ...], kinds: tuple[pa.DataType, ...]) -> tuple[int, ...]:
+        """Places of the columns that decide ties; what has no order of its own is ordered by its text as JSON."""
+        frame, columns = self.frames[RIGHT], self.columns[RIGHT]
+        places = []
+        for name in [*first, *[name for name in frame.columns if name not in first]]:
+            at = frame.columns.index(name)
+            if tie_kind(kinds[at]) is None:
+                value = F.col(quoted(name))
+                text = F.when(value.isNotNull(), F.to_json(F.struct(value)))
+                columns.append(text.alias(f"c{len(columns)}"))
+                at = len(columns) - 1
+            places.append(at)
+        return tuple(places)
+
+    def flat(self, side: int) -> DataFrame:
+        """The payload, the keys that are not in it, and the texts that decide ties."""
+        return self.frames[side].select(*self.columns[side])
+
+    def keys(self, side: int, plan: AsofPlan) -> DataFrame:
+        """The keys and the time alone, in the types in which they are compared."""
+        names = [*plan.columns.by[side], plan.columns.time[side]]
+        kinds = [*plan.keys, plan.time]
+        columns = [F.col(quoted(name)).cast(kind.ddl) for name, kind in zip(names, kinds, strict=True)]
+        return self.frames[side].select(*[column.alias(f"k{at}") for at, column in enumerate(columns)])
+
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of the payload columns of each side."""
+        return tuple(self.types[LEFT].fieldNames()), tuple(self.types[RIGHT].fieldNames())
+
+    def schema(self) -> T.StructType:
+        """What the joining stages give."""
+        return T.StructType(
+            [
+                T.StructField("l", self.types[LEFT]),
+                T.StructField("r", self.types[RIGHT]),
+                T.StructField("m", T.ArrayType(T.LongType())),
+            ]
+        )
+
+
+def asof_frame(frames: Mapping[str, DataFrame], plan: AsofPlan) -> DataFrame:
+    """The lazy frame that a plan describes, one struct column per alias."""
+    flat = _Flat(frames, plan)
+    names = STREAM_METRICS if plan.mode == "stream" else METRICS
+    recorder = Recorder(
+        f"dovetail({','.join(plan.inputs)})", plan.shuffle_partitions, streaming=bool(plan.streams), names=names
+    )
+    if plan.mode == "stream":
+        rows = _streamed(flat, plan, recorder)
+    else:
+        found = _beside(flat, plan) if plan.mode == "beside" else _shuffled(flat, plan)
+        rows = recorder.counted(found)
+    left, right = plan.inputs
+    joined = rows.select(F.col("l").alias(left), F.col("r").alias(right))
+    return attach(joined, Handle(plan, [recorder]))
+
+
+def _shuffled(flat: _Flat, plan: AsofPlan) -> DataFrame:
+    partitions = plan.shuffle_partitions
+    routing = _routing(flat, plan) if plan.sampled else None
+    static = None if plan.sampled else without_sample(plan.keyed, partitions).to_buffer().to_pybytes()
+    segments = []
+    for side in (RIGHT, LEFT):
+        rows = flat.flat(side)
+        if routing is not None:
+            rows = rows.select("*", first_row(routing).alias("g"))
+        segments.append(rows.mapInArrow(arrow_function(RouteStage(flat.spec, side, static)), _SEGMENTS))
+    # Right rows first: a cell keeps them, and lets its left rows pass by.
+    return (
+        segments[0]
+        .unionByName(segments[1])
+        .repartition(partitions, "number")
+        .sortWithinPartitions("number", "turn")
+        .groupBy("number")
+        .applyInArrow(_cell_function(JoinStage(flat.spec, flat.names())), flat.schema())
+    )
+
+
+def _routing(flat: _Flat, plan: AsofPlan) -> Column:
+    samples = [_sampled(flat.keys(side, plan)) for side in (LEFT, RIGHT)]
+    gathered = samples[LEFT].unionByName(samples[RIGHT]).repartition(1)
+    stage = FitStage(plan.time.kind, plan.shuffle_partitions)
+    return gathered.mapInArrow(arrow_function(stage), T.StructType([T.StructField("routing", T.BinaryType())])).scalar()
+
+
+def _sampled(keys: DataFrame) -> DataFrame:
+    """Some rows, with the number of rows that each stands for: a sample that thins out in long tasks."""
+    row = F.monotonically_increasing_id()
+    # A hash of the row's number instead of Spark's random sample, which takes twice the time.
+    draw, deep = F.xxhash64(row), row.bitwiseAND(F.lit(FIRST_ROW)) >= DEEP
+    numbered = keys.select(draw.alias("draw"), deep.alias("deep"), "*")
+    weight = F.when(F.col("deep"), F.lit(SPARSE)).otherwise(F.lit(DENSE))
+    drawn = numbered.select("draw", weight.alias("weight"), *keys.columns)
+    kept = drawn.filter(F.col("draw").bitwiseAND(F.col("weight") - 1) == 0)
+    return kept.select(F.col("weight").cast("double").alias("weight"), *keys.columns)
+
+
+def _cell_function(stage: JoinStage) -> ArrowFunction:
+    """A stage as the function that applyInArrow wants; PySpark reads its form off the annotations."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return stage(batches)
+
+    run.__annotations__ = {"batches": Iterator[pa.RecordBatch], "return": Iterator[pa.RecordBatch]}
+    return run
+
+
+def _beside(flat: _Flat, plan: AsofPlan) -> DataFrame:
+    whole = flat.flat(RIGHT).coalesce(1).mapInArrow(arrow_function(PackStage()), _SEGMENT).scalar()
+    streaming = bool(plan.streams)
+    stage = BesideStage(flat.spec, flat.names(), packed=streaming)
+    rows = flat.flat(LEFT)
+    if streaming:
+        blocks = rows.mapInArrow(arrow_function(PackStage(whole=False)), _SEGMENT)
+        rows = blocks.select("segment", whole.alias("g"))
+    else:
+        rows = rows.select("*", first_row(whole).alias("g"))
+    return rows.mapInArrow(arrow_function(stage), flat.schema())
+
+
+def _streamed(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:
+    check_store(flat.frames[LEFT])
+    spec = flat.spec
+    packed = []
+    for side in (LEFT, RIGHT):
+        cells = CellOfKeys(spec.keys[side], CELLS) if plan.keyed else None
+        packed.append(flat.flat(side).mapInArrow(arrow_function(PackRows(side, cells)), PACKED))
+    make = partial(AsofKernel, JoinStage(flat.spec, flat.names()))
+    found = recorder.counted(run_stream(packed, make, STREAM_METRICS, event_time=True))
+    schema = T.StructType(flat.schema().fields[:2])
+    types = tuple(to_arrow_type(field.dataType, timezone="UTC") for field in schema.fields)
+    return found.mapInArrow(arrow_function(UnpackRows(types)), schema)

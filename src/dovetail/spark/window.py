@@ -1,0 +1,160 @@
+"""Window joins as Spark frames, batch and streaming alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from dovetail.errors import ArgumentError, UnsupportedTypeError, unknown_alias, unknown_column
+from dovetail.families.theta.spec import Key
+from dovetail.families.window.kernel import WindowJoinKernel, metric_names
+from dovetail.families.window.router import WindowRouter
+from dovetail.families.window.spec import WindowJoinSpec, placed
+from dovetail.plan.window import WindowPlan
+from dovetail.spark.batch import arrow_function
+from dovetail.spark.frames import Side, filtered_sides, key_columns, payload_source
+from dovetail.spark.metrics import Handle, Recorder, attach
+from dovetail.spark.stream import PACKED, PackRows, UnpackRows, run_batch, run_stream
+from dovetail.spark.windowed import check_store
+
+_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+_TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
+
+
+def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> DataFrame:
+    """The lazy frame of a plan, one struct column per alias."""
+    sides = filtered_sides(frames, plan.filters)
+    spec = window_join_spec(sides, plan)
+    streaming = bool(plan.streams)
+    packed = [_packed(sides[alias], spec, at, streaming=streaming) for at, alias in enumerate(plan.inputs)]
+    make = partial(WindowJoinKernel, spec)
+    names = metric_names(plan.inputs)
+    if streaming:
+        check_store(next(iter(frames.values())))
+        found = run_stream(packed, make, names, event_time=False)
+    else:
+        found = run_batch(packed, make, names, partitions=plan.partitions)
+    handle = Handle(plan)
+    recorder = Recorder(f"dovetail({','.join(plan.inputs)})", 1, streaming=streaming, names=names)
+    handle.recorders.append(recorder)
+    rows = _unpacked(recorder.counted(found), sides, spec)
+    if plan.rests:
+        rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in plan.rests))))
+    return attach(rows, handle)
+
+
+def window_join_spec(sides: Mapping[str, Side], plan: WindowPlan) -> WindowJoinSpec:
+    """The kernel's description of the join."""
+    conditions = plan.conditions
+    return WindowJoinSpec(
+        aliases=plan.inputs,
+        options=plan.options,
+        graph=plan.graph,
+        times=tuple(_place(sides[alias], name) for alias, name in zip(plan.inputs, plan.times, strict=True)),
+        payload=tuple(len(sides[alias].payload) for alias in plan.inputs),
+        types=tuple(sides[alias].arrow_types() for alias in plan.inputs),
+        keys=conditions.keys,
+        sources=tuple(_sources(sides[alias], keys) for alias, keys in zip(plan.inputs, conditions.keys, strict=True)),
+        classes=conditions.classes,
+        equalities=conditions.equalities,
+        comparisons=conditions.comparisons,
+        delays=plan.delays,
+        idle=plan.idle,
+        cells=plan.cells,
+        grid=plan.grid,
+        numbers=placed(plan.cells, plan.partitions),
+    )
+
+
+def _place(side: Side, name: str) -> int:
+    return next(at for at, (_, field) in enumerate(side.payload) if field.name.casefold() == name.casefold())
+
+
+def _sources(side: Side, keys: Sequence[Key]) -> tuple[int | None, ...]:
+    found = [payload_source(side, key) for key in keys]
+    return tuple(source.column if source is not None and source.shift == 0 else None for source in found)
+
+
+def _packed(side: Side, spec: WindowJoinSpec, at: int, *, streaming: bool) -> DataFrame:
+    travelling = [key for key, source in zip(spec.keys[at], spec.sources[at], strict=True) if source is None]
+    columns: list[Column] = [*side.payload_columns(), *key_columns(travelling)]
+    pack = PackRows(at, router=WindowRouter(spec, at), ticks=streaming)
+    return side.frame.select(*columns).mapInArrow(arrow_function(pack), PACKED)
+
+
+def _unpacked(found: DataFrame, sides: Mapping[str, Side], spec: WindowJoinSpec) -> DataFrame:
+    inputs = [spec.aliases[side] for side in spec.emitted]
+    kinds = [field.dataType for alias in inputs for _, field in sides[alias].payload]
+    types = [kind for alias in inputs for kind in sides[alias].arrow_types()]
+    names = spec.output_names()
+    marks = len(names) - len(kinds)
+    fields = [T.StructField(n, k) for n, k in zip(names, [*kinds, *[T.BooleanType()] * marks], strict=True)]
+    unpacked = UnpackRows((*types, *[pa.bool_()] * marks))
+    flat = found.mapInArrow(arrow_function(unpacked), T.StructType(fields))
+    columns: list[Column] = []
+    for at, alias in enumerate(inputs):
+        columns += sides[alias].structs(f"i{at}_", present=F.col(f"p{at}") if marks else None)
+    return flat.select(*columns)
+
+
+def check_times(frames: Mapping[str, DataFrame], time: str | Mapping[str, str]) -> tuple[dict[str, str], bool]:
+    """The time column of each input as it is spelled there, and whether it holds whole numbers."""
+    if isinstance(time, Mapping):
+        for alias in time:
+            if alias not in frames:
+                raise unknown_alias(str(alias), frames, where="time=")
+        missing = [alias for alias in frames if alias not in time]
+        if missing:
+            raise ArgumentError(
+                f"time= names no column for the input {missing[0]!r}", accepted="a column for every input"
+            )
+    elif not isinstance(time, str) or not time.strip():
+        raise ArgumentError(
+            f"time={time!r} is not a column name",
+            accepted="the name of the time column of all inputs, or a mapping from an alias to a name",
+        )
+    found: dict[str, str] = {}
+    kinds: dict[str, str] = {}
+    numeric: dict[str, bool] = {}
+    for alias, frame in frames.items():
+        name = time if isinstance(time, str) else time[alias]
+        fields = {field.name.casefold(): field for field in frame.schema.fields}
+        field = fields.get(str(name).casefold())
+        if field is None:
+            raise unknown_column(str(name), alias, frame.columns, where="time=")
+        kind = field.dataType
+        if not isinstance(kind, (*_TIMES, *_INTEGERS)):
+            hint = None
+            if isinstance(kind, T.FractionalType):
+                hint = f"scale it to whole numbers first, such as CAST({name} * 1000 AS BIGINT)"
+            elif isinstance(kind, T.StringType):
+                hint = f"turn it into a timestamp first: to_timestamp({name})"
+            raise UnsupportedTypeError(
+                f"time={name!r} has the type {kind.simpleString()} in {alias!r}",
+                accepted="timestamps, dates or whole numbers", hint=hint,
+            )  # fmt: skip
+        found[alias] = field.name
+        numeric[alias] = isinstance(kind, _INTEGERS)
+        word = (
+            "bigint" if numeric[alias] else ("timestamp_ntz" if isinstance(kind, T.TimestampNTZType) else "timestamp")
+        )
+        kinds.setdefault(word, alias)
+    if len(kinds) > 1:
+        given = " and ".join(f"{kind} in {alias!r}" for kind, alias in kinds.items())
+        raise UnsupportedTypeError(f"the times of the inputs are {given}", accepted="times of one kind in all inputs")
+    return found, next(iter(numeric.values()))
+
+
+def watermark_delays(frames: Mapping[str, DataFrame], times: Mapping[str, str]) -> dict[str, int | None]:
+    """For each input the delay of its own watermark, in microseconds; None where it has none."""
+    found: dict[str, int | None] = {}
+    for alias, frame in frames.items():
+        field = next(field for field in frame.schema.fields if field.name == times[alias])
+        delay = field.metadata.get("spark.watermarkDelayMs")
+        found[alias] = None if delay is None else int(delay) * 1000
+    return found

@@ -1,0 +1,166 @@
+"""What a call becomes: memory, options, the common join value, cells and their parts of the memory."""
+
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dovetail.errors import ArgumentError, PredicateError
+from dovetail.families.approx.encode import row_bytes
+from dovetail.families.approx.router import budgets, cells_of, cut
+from dovetail.families.approx.spec import Limit, Options, cell_count, memory_limit
+from dovetail.families.theta.spec import KeyType
+from dovetail.plan.approx import plan_approx
+from dovetail.plan.theta import Facts
+from dovetail.predicates import parse
+
+TYPES = {"k": KeyType("BIGINT", "int"), "j": KeyType("STRING", "rank"), "x": KeyType("DOUBLE", "float64")}
+COLUMNS = ["k", "j", "x"]
+
+
+def planned(on: str, aliases: str = "AB", streams: str = "", **options):
+    predicate = parse(on, dict.fromkeys(aliases, COLUMNS))
+
+    def typed(parts):
+        return tuple((part, TYPES[part.left.sql.split("`")[3]]) for part in parts)
+
+    facts = Facts(
+        frozenset(streams), typed(predicate.equalities), typed([*predicate.inequalities, *predicate.bands]), 4
+    )
+    options.setdefault("memory", Limit(1000))
+    return plan_approx(tuple(aliases), predicate, facts, Options(**options))
+
+
+@pytest.mark.parametrize(
+    ("given_", "amount", "unit"),
+    [(5, 5, "rows"), ("5 B", 5, "bytes"), ("1.5kb", 1500, "bytes"), ("2 MiB", 2 << 20, "bytes"),
+     ("1 GB", 10**9, "bytes"), ("10 bytes", 10, "bytes")],
+)  # fmt: skip
+def test_memory(given_, amount, unit):
+    assert memory_limit(given_) == Limit(amount, unit)
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "", "5", "5 rows", "-5 MB", "0 MB", "MB", None, b"5 MB"])
+def test_no_memory(wrong):
+    with pytest.raises(ArgumentError, match="memory="):
+        memory_limit(wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"policy": "rajhash"}, {"allocation": "free"}, {"allocation": "variable"}, {"memory": None}, {"seed": 1.0},
+     {"seed": 1 << 64}, {"strata": 0}, {"cells": True}, {"policy": "raj", "strata": 5}, {"balance": 1}],
+)  # fmt: skip
+def test_no_options(wrong):
+    with pytest.raises(ArgumentError):
+        Options(**{"memory": Limit(10), **wrong})
+
+
+def test_the_join_value_is_what_all_inputs_share():
+    plan = planned("A.k = B.k AND B.k = C.k AND A.j = B.j AND A.x <= C.x", "ABC")
+    assert [[key.sql for key in keys] for keys in plan.value] == [["`A`.`k`"], ["`B`.`k`"], ["`C`.`k`"]]
+    assert plan.kinds == ("int",)
+    # The equality of two inputs only, and the inequality, are checked where rows meet.
+    assert sorted((edge.point, edge.box, edge.step.equalities) for edge in plan.edges) == [
+        (0, 1, ("rank",)),
+        (0, 2, ()),
+    ]
+    spec = plan.spec((3, 3, 3), ())
+    assert [[spec.keys[at][c].sql for c in value] for at, value in enumerate(spec.value)] == [
+        ["`A`.`k`"],
+        ["`B`.`k`"],
+        ["`C`.`k`"],
+    ]
+    assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+def test_two_inputs_have_a_composite_value():
+    plan = planned("A.k = B.k AND B.j = A.j")
+    assert [[key.sql for key in keys] for keys in plan.value] == [["`A`.`k`", "`A`.`j`"], ["`B`.`k`", "`B`.`j`"]]
+    assert plan.edges == ()
+    assert plan.cells == 7
+
+
+def test_a_second_equality_with_the_same_column_is_checked():
+    plan = planned("A.k = B.k AND A.k = B.x")
+    assert plan.value == ((), ()) or len(plan.edges) == 1
+
+
+def test_a_chain_of_different_equalities_needs_raj():
+    with pytest.raises(PredicateError, match="in common"):
+        planned("A.k = B.k AND B.j = C.j", "ABC")
+    plan = planned("A.k = B.k AND B.j = C.j", "ABC", policy="raj")
+    assert plan.cells == 1
+    assert len(plan.edges) == 2
+    assert "checked against every held row" in plan.text()
+    with pytest.raises(ArgumentError, match="cells=3"):
+        planned("A.k = B.k AND B.j = C.j", "ABC", policy="raj", cells=3)
+
+
+def test_streams_share_memory_in_equal_parts():
+    plan = planned("A.k = B.k", streams="AB")
+    assert not plan.balanced
+    assert "in equal parts" in plan.text()
+    with pytest.raises(ArgumentError, match="all streams or all static"):
+        planned("A.k = B.k", streams="A")
+
+
+@given(st.integers(1, 10**6), st.integers(1, 64))
+def test_equal_parts_add_up(memory, cells):
+    spec = planned("A.k = B.k", memory=Limit(max(memory, 2 * cells)), cells=cells).spec((1, 1), ())
+    parts = [spec.budget(cell) for cell in range(cells)]
+    assert sum(parts) == max(memory, 2 * cells)
+    assert max(parts) - min(parts) <= 1
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=20), st.integers(1, 30_000), st.integers(0, 4))
+def test_parts_by_rows_keep_the_limit(rows, memory, least):
+    counts = np.array(rows)
+    parts = budgets(memory, counts, least)
+    assert parts.sum() <= memory
+    assert (parts >= 0).all()
+    if counts.sum() <= memory:
+        assert (parts >= counts).all(), "memory for all rows is memory for the rows of every cell"
+    elif np.minimum(counts, least).sum() <= memory // 2:
+        assert (parts >= np.minimum(counts, least)).all()
+
+
+@given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=50), st.integers(1, 9))
+def test_rows_of_one_value_meet_in_one_cell(hashes, cells):
+    column = np.array(hashes, dtype=np.int64)
+    rows = pa.RecordBatch.from_arrays([pa.array(np.arange(column.size)), pa.array(column)], names=["n", "h"])
+    placed = cells_of(column, cells)
+    found = dict(cut(rows, placed, cells))
+    assert sum(part.num_rows for part in found.values()) == column.size
+    for cell, part in found.items():
+        assert (np.mod(part.column("h").to_numpy(), cells) == cell).all()
+        assert (np.diff(part.column("n").to_numpy()) > 0).all(), "in the order of arrival"
+
+
+def test_few_rows_make_few_cells():
+    assert cell_count(Limit(10**9), 2, None) == 16
+    assert cell_count(Limit(300, "bytes"), 2, None) == 1
+    assert cell_count(Limit(10), 2, 5) == 5
+    assert cell_count(None, 2, None) == 16
+
+
+def test_bytes_of_rows_of_all_types():
+    table = pa.table(
+        {
+            "i": pa.array([1, None], pa.int32()),
+            "t": pa.array(["", "abc"]),
+            "b": pa.array([True, False]),
+            "l": pa.array([[1, 2], None], pa.list_(pa.int64())),
+            "s": pa.array([{"a": 1, "b": "xy"}, None], pa.struct({"a": pa.int16(), "b": pa.string()})),
+            "m": pa.array([[("k", 1)], []], pa.map_(pa.string(), pa.int32())),
+            "d": pa.array([None, None], pa.decimal128(20, 2)),
+        }
+    )
+    columns = table.combine_chunks().to_batches()[0].columns
+    assert row_bytes(columns).tolist() == [4 + 4 + 1 + 20 + 8 + 13 + 16, 4 + 7 + 1 + 4 + 6 + 4 + 16]
+    assert row_bytes([column.slice(1) for column in columns]).tolist() == row_bytes(columns)[1:].tolist()

@@ -1,0 +1,83 @@
+"""The kernel against the nested loop."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+
+from dovetail.families.asof.kernel import RightIndex
+from dovetail.segments import one_batch
+
+from .harness import Case, cases, pair_of
+
+
+def found_by(case: Case) -> Counter:
+    index = RightIndex(case.spec(), one_batch(case.right))
+    rows = index.match(one_batch(case.left)).tolist()
+    left, right = case.left.to_pylist(), case.right.to_pylist()
+    pairs = [(a, right[at] if at >= 0 else None) for a, at in zip(left, rows, strict=True)]
+    return Counter(pair_of(a, b) for a, b in pairs if b is not None or case.how == "left")
+
+
+@given(cases())
+@settings(max_examples=150)
+def test_every_case_is_the_nested_loop(case):
+    assert found_by(case) == case.expected()
+
+
+@pytest.mark.parametrize("direction", ["backward", "forward"])
+@pytest.mark.parametrize("keys", [0, 1, 7])
+def test_duckdb_agrees_on_larger_data(direction, keys):
+    """Without ties, which DuckDB may break as it likes."""
+    duckdb = pytest.importorskip("duckdb")
+    random = np.random.default_rng(keys)
+    size = 20_000
+    trades = pa.table(
+        {
+            "k0": [f"key {k}" for k in random.integers(0, max(1, keys), size)],
+            "t": random.integers(0, 200_000, size),
+            "n": np.arange(size),
+        }
+    )
+    quotes = pa.table(
+        {
+            "k0": [f"key {k}" for k in random.integers(0, max(1, keys), size)],
+            "t": random.choice(200_000, size, replace=False),
+        }
+    )
+    case = Case(trades, quotes, ("string",), "bigint", direction=direction)
+    found = RightIndex(case.spec(), one_batch(quotes)).match(one_batch(trades))
+    sign = ">=" if direction == "backward" else "<="
+    rows = duckdb.sql(f"SELECT l.n, r.t FROM trades l ASOF JOIN quotes r ON l.k0 = r.k0 AND l.t {sign} r.t").fetchall()
+    times = quotes["t"].to_numpy()
+    assert {n: int(times[at]) for n, at in enumerate(found.tolist()) if at >= 0} == dict(rows)
+
+
+@pytest.mark.parametrize("spread", ["even", "one far away", "all at once"])
+def test_any_spread_of_times_is_sorted(spread):
+    """Buckets of times hold few rows, or nearly all of them."""
+    random = np.random.default_rng(3)
+    times = random.integers(0, 1000, 500)
+    if spread == "one far away":
+        times[100] = np.iinfo(np.int64).min
+    elif spread == "all at once":
+        times[:] = 5
+    right = pa.table({"t": times, "v": np.arange(500.0)})
+    left = pa.table({"t": np.arange(-5, 1005), "n": np.arange(1010)})
+    case = Case(left, right, (), "bigint", how="left")
+    index = RightIndex(case.spec(), one_batch(right))
+    assert index.ties == 500 - np.unique(times).size
+    assert np.all(index.times[1:] > index.times[:-1])
+    assert found_by(case) == case.expected()
+
+
+def test_ties_go_by_columns_from_left_to_right():
+    right = pa.table({"t": [1, 1, 1, 1], "v": [None, 2.0, 2.0, 1.0], "w": ["z", "a", "b", "c"]})
+    left = pa.table({"t": [1], "n": [0]})
+    for ties, row in (((), 2), (("w",), 0), (("v", "w"), 2)):
+        case = Case(left, right, (), "bigint", ties=ties)
+        assert RightIndex(case.spec(), one_batch(right)).match(one_batch(left)).tolist() == [row]

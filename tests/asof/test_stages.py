@@ -1,0 +1,227 @@
+"""Whole batch joins without a JVM: routed, cut, shuffled, joined; and beside the whole right side."""
+
+from __future__ import annotations
+
+import pickle
+from collections import Counter
+from contextlib import ExitStack
+from dataclasses import dataclass
+from itertools import pairwise
+from unittest.mock import patch
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dovetail.codes import order_codes
+from dovetail.families.asof import router, stages
+from dovetail.families.asof.router import Routing, fit, quantiles, without_sample
+from dovetail.families.asof.spec import LEFT, RIGHT
+from dovetail.families.asof.stages import METRICS, BesideStage, FitStage, JoinStage, RouteStage
+from dovetail.segments import one_batch, pack
+
+from .harness import TIMES, Case, cases, pair_of, table
+
+
+@dataclass(frozen=True)
+class Knobs:
+    """Everything that must not change a result."""
+
+    partitions: int = 2
+    sampled: bool = True
+    tasks: int = 2
+    batch_rows: int = 3
+    buckets: int = 4
+    cell_rows: int = 3
+    collide: bool = False
+
+
+knobs = st.builds(
+    Knobs,
+    partitions=st.integers(1, 3),
+    sampled=st.booleans(),
+    tasks=st.integers(1, 3),
+    batch_rows=st.integers(1, 5),
+    buckets=st.sampled_from([1, 2, 64]),
+    cell_rows=st.sampled_from([1, 4, 1000]),
+    collide=st.booleans(),
+)
+
+
+def tasks_of(rows: pa.Table, knobs: Knobs) -> list[list[pa.RecordBatch]]:
+    batch = one_batch(rows)
+    cuts = np.linspace(0, batch.num_rows, knobs.tasks + 1).astype(int).tolist()
+    return [
+        [batch.slice(at, min(knobs.batch_rows, end - at)) for at in range(begin, end, knobs.batch_rows)]
+        for begin, end in pairwise(cuts)
+    ]
+
+
+def first_only(value: bytes | None, rows: int) -> pa.Array:
+    """A value on the first row, NULL on all others."""
+    return pa.array([value if at == 0 else None for at in range(rows)], pa.binary())
+
+
+def joining(case: Case, **options: object) -> JoinStage:
+    names = (tuple(case.left.column_names), tuple(case.right.column_names))
+    kind = BesideStage if options else JoinStage
+    stage = kind(case.spec(), names, **options)
+    return pickle.loads(pickle.dumps(stage))
+
+
+def fitted(case: Case, knobs: Knobs) -> bytes:
+    if not knobs.sampled:
+        return without_sample(bool(case.keys), knobs.partitions).to_buffer().to_pybytes()
+    sampled = []
+    for side in (case.left, case.right):
+        rows = one_batch(side)
+        weight = pa.array(np.ones(rows.num_rows))
+        columns = [weight, *rows.columns[: len(case.keys) + 1]]
+        sampled.append(pa.RecordBatch.from_arrays(columns, names=[str(at) for at in range(len(columns))]))
+    (found,) = FitStage(TIMES[case.time].key.kind, knobs.partitions)(iter(sampled))
+    return found.column(0)[0].as_py()
+
+
+def shuffled(case: Case, knobs: Knobs) -> list[pa.RecordBatch]:
+    raw = fitted(case, knobs)
+    segments = []
+    for side, rows in ((LEFT, case.left), (RIGHT, case.right)):
+        stage = RouteStage(case.spec(), side, None if knobs.sampled else raw)
+        for batches in tasks_of(rows, knobs):
+            if knobs.sampled:
+                batches = [
+                    batch.append_column("g", first_only(raw if i == 0 else None, batch.num_rows))
+                    for i, batch in enumerate(batches)
+                ]
+            segments.extend(stage(iter(batches)))
+    if not segments:
+        return []
+    whole = pa.Table.from_batches(segments).sort_by([("number", "ascending"), ("turn", "ascending")])
+    found = []
+    for number in sorted(set(whole["number"].to_pylist())):
+        cell = whole.filter(pa.compute.equal(whole["number"], number))
+        found.extend(joining(case)(iter(cell.to_batches(max_chunksize=2))))
+    return found
+
+
+def pairs(batches: list[pa.RecordBatch]) -> Counter:
+    found = [row for batch in batches for row in batch.to_pylist()]
+    return Counter(pair_of(row["l"], row["r"]) for row in found if row["m"] is None)
+
+
+def counters(batches: list[pa.RecordBatch]) -> dict[str, int]:
+    rows = [row["m"] for batch in batches for row in batch.to_pylist() if row["m"] is not None]
+    return dict(zip(METRICS, np.sum(rows, axis=0).tolist(), strict=True)) if rows else dict.fromkeys(METRICS, 0)
+
+
+def run(case: Case, knobs: Knobs) -> list[pa.RecordBatch]:
+    with ExitStack() as stack:
+        stack.enter_context(patch.object(router, "BUCKETS", knobs.buckets))
+        stack.enter_context(patch.object(router, "CELL_ROWS", knobs.cell_rows))
+        if knobs.collide:
+            stack.enter_context(patch.object(stages, "hashes_of", lambda _, size: np.zeros(size, dtype=np.int64)))
+        return shuffled(case, knobs)
+
+
+@given(cases(), knobs)
+@settings(max_examples=200)
+def test_every_routing_gives_the_nested_loop(case, knobs):
+    found = run(case, knobs)
+    assert pairs(found) == case.expected()
+    counts = counters(found)
+    assert counts["results"] == case.expected().total()
+    if case.how == "left" and found:
+        assert counts["rows_left"] == case.left.num_rows
+
+
+@given(cases(), st.integers(1, 5), st.booleans())
+def test_beside_the_whole_right_side(case, batch_rows, packed):
+    right = pack(one_batch(case.right)).to_pybytes() if case.right.num_rows else None
+    stage = joining(case, packed=packed)
+    left = one_batch(case.left)
+    batches = [left.slice(at, batch_rows) for at in range(0, left.num_rows, batch_rows)]
+    if packed:
+        segments = [pack(batch).to_pybytes() for batch in batches]
+        rows = pa.table({"s": pa.array(segments, pa.binary()), "g": pa.array([right] * len(segments), pa.binary())})
+        found = list(stage(iter(rows.to_batches())))
+    else:
+        marked = [
+            batch.append_column("g", first_only(right if i == 0 else None, batch.num_rows))
+            for i, batch in enumerate(batches)
+        ]
+        found = list(stage(iter(marked)))
+    assert pairs(found) == case.expected()
+
+
+@given(cases(times=("bigint", "double")), knobs)
+def test_a_left_row_has_one_cell_and_its_match_is_in_it(case, knobs):
+    """The router's promise, without a kernel."""
+    spec = case.spec()
+    with patch.object(router, "BUCKETS", knobs.buckets), patch.object(router, "CELL_ROWS", knobs.cell_rows):
+        routing = Routing.from_buffer(fitted(case, knobs))
+    left, right = one_batch(case.left), one_batch(case.right)
+    rows, cells, copies = RouteStage(spec, LEFT).places(left, routing)
+    assert copies == 0
+    assert len(set(rows.tolist())) == rows.size
+    homes = dict(zip(rows.tolist(), cells.tolist(), strict=True))
+    rows, cells, _ = RouteStage(spec, RIGHT).places(right, routing)
+    held = [
+        (cell, pair_of({"n": 0}, right.slice(row, 1).to_pylist()[0]))
+        for row, cell in zip(rows.tolist(), cells.tolist(), strict=True)
+    ]
+    for found in case.meaning():
+        if found["R"] is not None:
+            assert (homes[found["L"]["n"]], pair_of({"n": 0}, found["R"])) in held
+
+
+def skewed(rows: int, seed: int) -> tuple[pa.Table, pa.Table]:
+    """One key with nine tenths of the rows."""
+    random = np.random.default_rng(seed)
+    made = []
+    for names in (["k0", "t", "v", "w", "n"], ["k0", "t", "v", "w"]):
+        key = np.where(random.random(rows) < 0.9, 7, random.integers(0, 50, rows))
+        columns = [key.tolist(), random.integers(0, rows, rows).tolist(), [1.0] * rows, ["x"] * rows, list(range(rows))]
+        types = [pa.int64(), pa.int64(), pa.float64(), pa.string(), pa.int64()]
+        made.append(table(types[: len(names)], columns[: len(names)], names))
+    return made[0], made[1]
+
+
+@pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
+def test_a_heavy_key_is_cut_by_time(direction):
+    left, right = skewed(800, 1)
+    case = Case(left, right, ("long",), "bigint", direction=direction, how="left")
+    knobs = Knobs(partitions=4, buckets=64, cell_rows=1 << 20, batch_rows=100)
+    found = run(case, knobs)
+    assert pairs(found) == case.expected()
+    loads = [dict(zip(METRICS, row["m"], strict=True)) for b in found for row in b.to_pylist() if row["m"] is not None]
+    heaviest = max(one["rows_left"] + one["rows_right"] - one["copies"] for one in loads)
+    assert heaviest < 1600 / 4
+    assert 0 < counters(found)["copies"] < 200
+
+
+def test_without_a_sample_keys_are_dealt_out_and_the_keyless_stay_together():
+    assert without_sample(False, 8).numbers.size == 1
+    routing = Routing.from_buffer(without_sample(True, 8).to_buffer())
+    assert routing.numbers.size == 32
+    assert routing.cuts.size == 0
+
+
+def test_quantiles_are_distinct_and_leave_something_before_the_first():
+    assert quantiles(np.array([4, 4, 4, 4]), np.ones(4), 4).tolist() == []
+    assert quantiles(np.array([1, 2, 3, 4]), np.array([1.0, 1.0, 1.0, 9.0]), 2).tolist() == [4]
+
+
+def test_the_routing_survives_a_journey_and_an_empty_sample():
+    routing = fit(
+        np.array([1, 2, 3], dtype=np.int64),
+        order_codes(pa.array([5, 6, 7]), "int"),
+        np.ones(3),
+        keyed=False,
+        partitions=3,
+    )
+    again = Routing.from_buffer(routing.to_buffer())
+    assert again.cuts.tolist() == routing.cuts.tolist() == [6, 7]
+    (found,) = FitStage("int", 3)(iter([]))
+    assert Routing.from_buffer(found.column(0)[0].as_buffer()).numbers.size == 1

@@ -1,0 +1,268 @@
+"""Approximate joins in Spark: samples of the exact join within the limit, batch and streaming."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F
+
+import dovetail as dt
+from dovetail.errors import ArgumentError, DovetailError, PredicateError
+from dovetail.reference.approx import divergence, mean_square_error
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _quick(spark):
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+def rows_of(rows: int, seed: int, values: int = 40) -> pa.Table:
+    random = np.random.default_rng(seed)
+    k = random.zipf(1.3, rows) % values
+    name = [None if at % 50 == 49 else f"key {key % 7}" for at, key in enumerate(k)]
+    return pa.table({"id": np.arange(rows), "k": k, "name": name, "x": np.round(random.normal(10, 3, rows), 2)})
+
+
+@pytest.fixture(scope="module")
+def sides(spark):
+    return [spark.createDataFrame(rows_of(900, seed)) for seed in (1, 2)]
+
+
+def pairs(frame) -> list[tuple[int, int]]:
+    return [(row.R, row.S) for row in frame.selectExpr("R.id AS R", "S.id AS S").collect()]
+
+
+@pytest.fixture(scope="module")
+def complete(sides):
+    r, s = (side.toPandas() for side in sides)
+    joined = r.merge(s, on="k", suffixes=("_r", "_s"))
+    return set(zip(joined.id_r.tolist(), joined.id_s.tolist(), strict=True))
+
+
+@pytest.mark.parametrize("policy", ["raj_hash", "raj", "prob", "prob_hash", "arrpj"])
+def test_a_sample_is_a_subset_without_duplicates_within_the_limit(sides, complete, policy):
+    r, s = sides
+    some = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=300, policy=policy, seed=4)
+    found = pairs(some)
+    assert 0 < len(found) < len(complete)
+    assert len(set(found)) == len(found)
+    assert set(found) <= complete
+    counts = dt.metrics(some)
+    assert counts["results"] == len(found)
+    assert 250 < counts["peak_rows"] <= 300
+    assert counts["held_rows"] <= 300
+    if policy in ("raj", "raj_hash"):
+        again = pairs(dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=300, policy=policy, seed=4))
+        assert sorted(again) == sorted(found)
+        assert counts["estimated"] == pytest.approx(len(complete), rel=0.25)
+
+
+def test_with_memory_for_everything_the_join_is_exact(sides, complete):
+    r, s = sides
+    for memory in (1800, "2 MB"):
+        whole = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=memory)
+        assert sorted(pairs(whole)) == sorted(complete)
+        assert whole.select(F.max("sampling.weight")).first()[0] == 1.0
+    free = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=None, policy="exact")
+    assert free.count() == len(complete)
+
+
+def test_exact_fails_where_memory_does_not_hold_all(sides):
+    r, s = sides
+    with pytest.raises(Exception, match="needs more than its memory"):
+        dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=200, policy="exact").count()
+
+
+def test_composite_keys_texts_filters_and_what_only_spark_evaluates(sides):
+    r, s = sides
+    on = "R.name = S.name AND R.k = S.k AND R.x > 9 AND ABS(R.x - S.x) <= 1 AND R.id % 3 <> S.id % 3"
+    whole = dt.approx_join({"R": r, "S": s}, on=on, memory=None, policy="exact")
+    expected = r.alias("R").join(s.alias("S"), F.expr(on)).select(F.col("R.id"), F.col("S.id"))
+    assert sorted(pairs(whole)) == sorted((a, b) for a, b in expected.collect())
+    some = dt.approx_join({"R": r, "S": s}, on=on, memory=500, seed=2)
+    found = pairs(some)
+    assert found
+    assert set(found) <= set(pairs(whole))
+    assert dt.metrics(some)["candidates"] > dt.metrics(some)["results"] == len(found)
+
+
+def test_three_inputs_and_bands(sides):
+    r, s = (side.where("id < 300") for side in sides)
+    three = dt.approx_join({"R": r, "S": s, "T": r}, on="R.k = S.k AND S.k = T.k", memory=300, seed=1)
+    found = dt.estimates(three).first().rows
+    values = [Counter(row.k for row in side.select("k").collect()) for side in (r, s)]
+    true = sum(count**2 * values[1][k] for k, count in values[0].items())
+    assert found.estimate == pytest.approx(true, rel=0.3)
+    assert three.where("R.k <> S.k OR S.k <> T.k").isEmpty()
+    near = dt.approx_join({"R": r, "S": s}, on="ABS(R.x - S.x) <= 0.1", memory=200, policy="raj", seed=1)
+    assert near.where("ABS(R.x - S.x) > 0.1000001").isEmpty()
+    size = r.alias("R").join(s.alias("S"), F.expr("ABS(R.x - S.x) <= 0.1")).count()
+    estimate = dt.estimates(near, confidence=0.999).first().rows
+    assert estimate.low <= size <= estimate.high
+
+
+def test_estimates_by_group(sides, complete):
+    r, s = sides
+    some = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=600, seed=4)
+    measures = {"n": "count(*)", "names": "count(R.name)", "x": "sum(R.x)", "mean": "AVG(R.x * S.x)"}
+    joined = r.alias("R").join(s.alias("S"), F.expr("R.k = S.k"))
+    true = {
+        row.g: row
+        for row in joined.groupBy(F.expr("R.k % 3 AS g"))
+        .agg(
+            F.count(F.lit(1)).alias("n"),
+            F.count("R.name").alias("names"),
+            F.sum("R.x").alias("x"),
+            F.avg(F.expr("R.x * S.x")).alias("mean"),
+        )
+        .collect()
+    }
+    found = dt.estimates(some, measures, by="R.k % 3 AS g", confidence=0.9999).collect()
+    assert {row.g for row in found} == set(true)
+    for row in found:
+        for name in measures:
+            one = row[name]
+            assert one.low <= true[row.g][name] <= one.high, (row.g, name)
+            assert one.high - one.low < 0.9 * abs(one.estimate)
+    # Rows that were stored and filtered in the meantime carry all that is needed.
+    part = dt.estimates(some.where("R.x > 10"), {"n": "count(*)"}, confidence=0.9999).first().n
+    assert part.low <= joined.where("R.x > 10").count() <= part.high
+    nothing = dt.estimates(some.where("R.x > 1000")).first().rows
+    assert (nothing.estimate, nothing.low, nothing.high) == (0.0, 0.0, 0.0)
+
+
+def test_quality_is_what_the_paper_measures(sides):
+    r, s = sides
+    whole = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=None, policy="exact")
+    some = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=150, policy="prob_hash", seed=4)
+    counts = [Counter(row.k for row in frame.select("R.k").collect()) for frame in (whole, some)]
+    found = dt.quality(some, whole, on="R.k").first()
+    assert found.results == counts[1].total()
+    assert found.complete == counts[0].total()
+    assert found.share == pytest.approx(found.results / found.complete)
+    assert found.mse == pytest.approx(mean_square_error(*counts))
+    assert found.js == pytest.approx(divergence(*counts))
+    fair = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=150, seed=4)
+    online = dt.quality(fair, on="R.k").first()
+    assert online.complete == pytest.approx(found.complete, rel=0.3)
+    assert dt.quality(fair, whole, on="R.k").first().js < found.js
+    moments = dt.quality(fair, whole, on="R.k", over="sampling.at div 100").collect()
+    assert [row.results for row in moments] == sorted(row.results for row in moments)
+    assert moments[-1].results == online.results
+
+
+def test_mistakes_are_told_before_anything_runs(spark, sides):
+    r, s = sides
+    both = {"R": r, "S": s}
+    with pytest.raises(ArgumentError, match="policy='best'"):
+        dt.approx_join(both, on="R.k = S.k", memory=10, policy="best")
+    with pytest.raises(ArgumentError, match="memory='much'"):
+        dt.approx_join(both, on="R.k = S.k", memory="much")
+    with pytest.raises(ArgumentError, match="memory=0"):
+        dt.approx_join(both, on="R.k = S.k", memory=0)
+    with pytest.raises(ArgumentError, match="memory=None"):
+        dt.approx_join(both, on="R.k = S.k", memory=None)
+    with pytest.raises(ArgumentError, match="memory=3 for 2 inputs in 4"):
+        dt.approx_join(both, on="R.k = S.k", memory=3, cells=4)
+    with pytest.raises(ArgumentError, match="with 3 inputs"):
+        dt.approx_join({**both, "T": r}, on="R.k = S.k AND S.k = T.k", memory=100, policy="prob")
+    with pytest.raises(PredicateError, match="join value that all inputs have in common"):
+        dt.approx_join(both, on="ABS(R.x - S.x) < 1", memory=100)
+    with pytest.raises(PredicateError, match="no condition connects"):
+        dt.approx_join({**both, "T": r}, on="R.k = S.k", memory=100, policy="raj")
+    with pytest.raises(ArgumentError, match="alias 'Sampling'"):
+        dt.approx_join({"Sampling": r, "S": s}, on="Sampling.k = S.k", memory=100)
+    stream = spark.readStream.format("rate").load()
+    with pytest.raises(ArgumentError, match="beside the stream"):
+        dt.approx_join({"R": stream, "S": s}, on="R.value = S.k", memory=100)
+    some = dt.approx_join(both, on="R.k = S.k", memory=100, policy="prob")
+    with pytest.raises(ArgumentError, match="carry no weights"):
+        dt.estimates(some)
+    fair = dt.approx_join(both, on="R.k = S.k", memory=100)
+    for measures in ({"x": "max(R.x)"}, {"x": "sum(*)"}, {"x": "count(DISTINCT R.k)"}, {}):
+        with pytest.raises(ArgumentError):
+            dt.estimates(fair, measures)
+    with pytest.raises(PredicateError, match="Spark cannot evaluate"):
+        dt.estimates(fair, {"x": "sum(R.nothing)"})
+    with pytest.raises(ArgumentError, match="confidence=95"):
+        dt.estimates(fair, confidence=95)
+    assert issubclass(ArgumentError, DovetailError)
+
+
+def test_the_plan_in_words(sides, capsys):
+    r, s = sides
+    dt.explain(dt.approx_join({"R": r, "S": s}, on="R.k = S.k AND R.x <= S.x AND R.id > 5", memory=1000, seed=3))
+    text = capsys.readouterr().out
+    assert "approximate join, batch, policy='raj_hash'" in text
+    assert "1,000 rows, shared by 7 cells in proportion to their rows" in text
+    assert "R.k = S.k, by its value; R.x <= S.x checked" in text
+    assert "R keeps rows where R.id > 5" in text
+
+
+def write_files(folder: Path, table: pa.Table, parts: int, first: int = 0) -> None:
+    folder.mkdir(exist_ok=True)
+    size = table.num_rows // parts
+    for part in range(parts):
+        path = folder / f"part-{first + part:03d}.parquet"
+        pq.write_table(table.slice(part * size, size), path)
+        # Spark takes files in the order of their times.
+        os.utime(path, (1_700_000_000 + 10 * (first + part),) * 2)
+
+
+def stream_of(spark, folder: Path):
+    schema = spark.read.parquet(str(folder)).schema
+    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+
+
+def run_query(spark, folders: dict[str, Path], out: Path, policy: str, seed: int | None):
+    inputs = {alias: stream_of(spark, folder) for alias, folder in folders.items()}
+    sample = dt.approx_join(inputs, on="R.k = S.k", memory=300, policy=policy, seed=seed, cells=2)
+    query = (
+        sample.writeStream.format("parquet")
+        .option("checkpointLocation", str(out / "checkpoint"))
+        .option("path", str(out / "rows"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return query
+
+
+def test_a_stream_that_is_stopped_and_started_again(spark, tmp_path):
+    policy = "raj_hash"
+    tables = {alias: rows_of(800, seed) for alias, seed in (("R", 5), ("S", 6))}
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    folders = {}
+    for alias, table in tables.items():
+        write_files(tmp_path / f"{alias}-whole", table, 2)
+        write_files(tmp_path / f"{alias}-halves", table.slice(0, 400), 1)
+        folders[alias] = tmp_path / f"{alias}-halves"
+    run_query(spark, {alias: tmp_path / f"{alias}-whole" for alias in tables}, whole, policy, 8)
+    run_query(spark, folders, halves, policy, 8)
+    before = spark.read.parquet(str(halves / "rows")).count()
+    for alias, table in tables.items():
+        write_files(folders[alias], table.slice(400), 1, first=1)
+    # Without a seed: the one that is stored goes on.
+    query = run_query(spark, folders, halves, policy, None)
+    progress = [p["observedMetrics"] for p in query.recentProgress if p["observedMetrics"]]
+    counts = next(iter(progress[-1].values()))
+    assert counts["held_rows"] <= counts["peak_rows"] <= 300
+    one, two = (spark.read.parquet(str(out / "rows")) for out in (whole, halves))
+    assert 0 < before < two.count()
+    found = pairs(two)
+    assert sorted(found) == sorted(pairs(one))
+    assert len(set(found)) == len(found)
+    r, s = (table.to_pandas() for table in tables.values())
+    joined = r.merge(s, on="k", suffixes=("_r", "_s"))
+    assert set(found) <= set(zip(joined.id_r.tolist(), joined.id_s.tolist(), strict=True))
+    size = dt.estimates(two, confidence=0.9999).first().rows
+    assert size.low <= len(joined) <= size.high

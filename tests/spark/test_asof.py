@@ -1,0 +1,301 @@
+"""As-of joins in Spark: batch, streams, a stream beside a static input."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections import Counter
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import dovetail as dt
+from dovetail import reference
+from dovetail.datasets import trades_and_quotes
+from dovetail.errors import ArgumentError, UnboundedJoinError, UnknownNameError, UnsupportedTypeError
+from dovetail.families.asof.streaming import STREAM_METRICS
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+LEFT = "n long, k string, t timestamp"
+RIGHT = "k string, t timestamp, v double"
+
+
+def left_rows(seed: int, size: int) -> list[dict]:
+    random = np.random.default_rng(seed)
+    return [
+        {
+            "n": at,
+            "k": None if at % 13 == 5 else "abc"[int(random.integers(3))],
+            "t": None if at % 11 == 7 else NOON + timedelta(seconds=int(random.integers(60))),
+        }
+        for at in range(size)
+    ]
+
+
+def right_rows(seed: int, size: int) -> list[dict]:
+    random = np.random.default_rng(seed)
+    return [
+        {
+            "k": None if at % 17 == 3 else "abd"[int(random.integers(3))],
+            "t": None if at % 19 == 5 else NOON + timedelta(seconds=int(random.integers(60))),
+            "v": None if at % 5 == 0 else float(random.integers(100)),
+        }
+        for at in range(size)
+    ]
+
+
+def pairs(joined: DataFrame) -> Counter:
+    a, b = joined.columns
+    shown = joined.select(f"{a}.n", F.col(b).isNotNull(), f"{b}.k", f"{b}.t", f"{b}.v")
+    return Counter(tuple(row) for row in shown.collect())
+
+
+def expected(left: list[dict], right: list[dict], **options) -> Counter:
+    found = reference.asof_join({"L": left, "R": right}, **options)
+
+    def flat(row: dict | None) -> tuple:
+        if row is None:
+            return False, None, None, None
+        # A collected timestamp is naive, in the zone of the driver.
+        return True, row["k"], row["t"].astimezone().replace(tzinfo=None), row["v"]
+
+    return Counter((one["L"]["n"], *flat(one["R"])) for one in found)
+
+
+@pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
+@pytest.mark.parametrize("how", ["inner", "left"])
+def test_batch_is_the_nested_loop(spark, direction, how):
+    left, right = left_rows(1, 60), right_rows(2, 80)
+    frames = {
+        "L": spark.createDataFrame(left, LEFT).repartition(3),
+        "R": spark.createDataFrame(right, RIGHT).repartition(2),
+    }
+    for by, within, options in (
+        (["k"], None, {}),
+        (["k"], timedelta(seconds=2), {"sample": True}),
+        ([], None, {}),
+        ([], timedelta(seconds=0.5), {"sample": False}),
+        (["k"], None, {"broadcast": "R"}),
+    ):
+        joined = dt.asof_join(frames, by=by or None, time="t", direction=direction, how=how, within=within, **options)
+        truth = expected(left, right, by=by, time="t", direction=direction, how=how, within=within)
+        assert truth.total() > 5
+        assert pairs(joined) == truth
+        assert dt.metrics(joined)["results"] == truth.total()
+
+
+def test_names_types_and_ties(spark):
+    left = spark.createDataFrame([(1, 5, Decimal("2.50")), (2, 7, Decimal("9.00"))], "N int, Key int, at decimal(9,2)")
+    right = spark.createDataFrame(
+        [(5, 2, [1, 2], {"a": 1}), (5, 2, [1, 3], {"a": 1}), (7, 8, None, None), (7, 8, [], {"b": 2})],
+        "id long, moment int, list array<int>, map map<string,int>",
+    )
+    joined = dt.asof_join(
+        {"x": left, "y": right}, by={"x": "key", "y": "ID"}, time={"x": "at", "y": "moment"}, within=1
+    )
+    assert joined.columns == ["x", "y"]
+    assert joined.select("y.*").columns == right.columns
+    rows = {row.x.N: row.y for row in joined.collect()}
+    assert rows[1].list == [1, 3]
+    assert rows[2].list == []
+    keys, times = {"x": "Key", "y": "id"}, {"x": "at", "y": "moment"}
+    first = dt.asof_join({"x": left, "y": right}, by=keys, time=times, ties="map")
+    assert {row.x.N: row.y.map for row in first.collect()} == {1: {"a": 1}, 2: {"b": 2}}
+    assert "the last one by map, then all its columns" in first._dovetail.plan.text()
+
+
+def test_dates_and_strict_matches(spark):
+    days = spark.createDataFrame([(date(2026, 1, d),) for d in (1, 2, 5)], "d date")
+    joined = dt.asof_join({"a": days, "b": days}, time="d", allow_exact_matches=False, within="36 hours", how="left")
+    found = {row.a.d.day: row.b and row.b.d.day for row in joined.collect()}
+    assert found == {1: None, 2: 1, 5: None}
+
+
+def test_pandas_agrees(spark):
+    random = np.random.default_rng(5)
+    left = pd.DataFrame({"t": np.sort(random.integers(0, 5000, 400)), "k": random.integers(0, 5, 400), "n": range(400)})
+    times = np.sort(random.choice(5000, 900, replace=False))  # no ties, which pandas breaks by the order of rows
+    right = pd.DataFrame({"t": times, "k": random.integers(0, 5, 900), "v": range(900)})
+    frames = {"l": spark.createDataFrame(left), "r": spark.createDataFrame(right)}
+    for direction in ("backward", "forward", "nearest"):
+        for exact in (True, False):
+            wanted = pd.merge_asof(
+                left, right, on="t", by="k", direction=direction, tolerance=7, allow_exact_matches=exact
+            ).dropna()
+            joined = dt.asof_join(
+                frames, by="k", time="t", direction=direction, within=7, allow_exact_matches=exact, partitions=3
+            )
+            got = Counter(tuple(row) for row in joined.select("l.n", "r.v").collect())
+            assert got == Counter(zip(wanted["n"], wanted["v"].astype(int), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "words"),
+    [
+        ({"time": "x"}, UnknownNameError, "time= names the column l.x"),
+        ({"time": "t", "by": "nope"}, UnknownNameError, "by= names the column l.nope"),
+        ({"time": "k"}, UnsupportedTypeError, "time= compares values of type STRING"),
+        ({"time": "t", "by": {"l": "k"}}, ArgumentError, "by= has no entry for r"),
+        ({"time": "t", "by": {"l": ["k", "n"], "r": ["k"]}}, ArgumentError, "names 2 column"),
+        ({"time": "t", "by": {"l": "k", "z": "k"}}, UnknownNameError, "'z'"),
+        ({"time": ["t", "n"]}, ArgumentError, "names 2 columns|time="),
+        ({"time": "t", "within": 5}, UnsupportedTypeError, "within=5 is a number"),
+        ({"time": {"l": "n", "r": "v"}, "within": "5 s"}, UnsupportedTypeError, "is not a number"),
+        ({"time": {"l": "n", "r": "v"}, "within": -1}, ArgumentError, "within=-1"),
+        ({"time": "t", "direction": "back"}, ArgumentError, "direction='back'"),
+        ({"time": "t", "how": "full"}, ArgumentError, "how='full'"),
+        ({"time": "t", "broadcast": "l"}, ArgumentError, "broadcast='l'"),
+        ({"time": "t", "ties": "n"}, UnknownNameError, "ties= names the column r.n"),
+        ({"time": "t", "allow_exact_matches": 1}, ArgumentError, "allow_exact_matches=1"),
+        ({"time": "t", "partitions": 0}, ArgumentError, "partitions=0"),
+    ],
+)
+def test_refusals(spark, options, error, words):
+    frames = {"l": spark.createDataFrame([], LEFT), "r": spark.createDataFrame([], RIGHT)}
+    with pytest.raises(error, match=words):
+        dt.asof_join(frames, **options)
+
+
+def test_three_inputs_are_refused(spark):
+    frame = spark.createDataFrame([], LEFT)
+    with pytest.raises(ArgumentError, match="3 inputs"):
+        dt.asof_join({"a": frame, "b": frame, "c": frame}, time="t")
+
+
+# ----------------------------------------------------------------------------------------------------------------------
+# Streams
+# ----------------------------------------------------------------------------------------------------------------------
+
+
+def put(folder: Path, rows: list[dict], schema: pa.Schema) -> None:
+    """One more file, newer than all before it: a stream reads one a micro-batch, in the order of their times."""
+    folder.mkdir(exist_ok=True)
+    number = len(list(folder.iterdir()))
+    file = folder / f"{number:03}.parquet"
+    pq.write_table(pa.Table.from_pylist(rows, schema), file)
+    os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+
+
+STAMP = pa.timestamp("us", "UTC")
+LEFT_FILE = pa.schema([("n", pa.int64()), ("k", pa.string()), ("t", STAMP)])
+RIGHT_FILE = pa.schema([("k", pa.string()), ("t", STAMP), ("v", pa.float64())])
+
+
+def stream(spark, folder: Path, schema: str) -> DataFrame:
+    source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
+    return source.withWatermark("t", "5 seconds")
+
+
+def run(joined: DataFrame, place: Path) -> list[dict]:
+    query = (
+        joined.writeStream.format("parquet")
+        .option("path", str(place / "out"))
+        .option("checkpointLocation", str(place / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        assert query.awaitTermination(120)
+        name = f"dovetail({','.join(joined.columns)})"
+        return [p["observedMetrics"][name].asDict() for p in query.recentProgress if name in p["observedMetrics"]]
+    finally:
+        query.stop()
+
+
+def moved(rows: list[dict], seconds: int) -> list[dict]:
+    return [row | {"t": None if row["t"] is None else row["t"] + timedelta(seconds=seconds)} for row in rows]
+
+
+@pytest.fixture
+def _few_partitions(spark):
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+@pytest.mark.usefixtures("_few_partitions")
+@pytest.mark.parametrize(("direction", "by"), [("backward", "k"), ("nearest", None)])
+def test_streams_with_a_restart(spark, tmp_path, direction, by):
+    """Each file holds a minute; after the last one has moved the watermark far ahead, everything before it is out."""
+    files = [(moved(left_rows(s, 20), 60 * s), moved(right_rows(s + 9, 25), 60 * s)) for s in range(3)]
+    later = NOON + timedelta(hours=1)
+    ends = [[{"n": 99, "k": "a", "t": later}], [{"k": "a", "t": later, "v": 0.0}]]
+    within = timedelta(seconds=100)
+
+    def joined() -> DataFrame:
+        inputs = {"L": stream(spark, tmp_path / "l", LEFT), "R": stream(spark, tmp_path / "r", RIGHT)}
+        return dt.asof_join(inputs, by=by, time="t", direction=direction, how="left", within=within)
+
+    place = tmp_path / "query"
+    for left, right in files[:2]:
+        put(tmp_path / "l", left, LEFT_FILE)
+        put(tmp_path / "r", right, RIGHT_FILE)
+    first = run(joined(), place)
+    put(tmp_path / "l", files[2][0], LEFT_FILE)
+    put(tmp_path / "r", files[2][1], RIGHT_FILE)
+    put(tmp_path / "l", ends[0], LEFT_FILE)
+    put(tmp_path / "r", ends[1], RIGHT_FILE)
+    second = run(joined(), place)
+    counts = [*first, *second]
+    assert all(set(one) == set(STREAM_METRICS) for one in counts)
+    left = [row for rows, _ in files for row in rows]
+    right = [row for _, rows in files for row in rows]
+    truth = expected(left, right, by=["k"] if by else [], time="t", direction=direction, how="left", within=within)
+    # Every file begins before the last one ends, less the delay: nothing of it is late.
+    assert sum(one["late"] for one in counts) == 0
+    assert pairs(spark.read.parquet(str(place / "out"))) == truth
+    assert counts[-1]["held_rows"] < 10
+
+
+def test_a_stream_beside_a_static_input(spark, tmp_path):
+    left, right = left_rows(1, 30), right_rows(2, 40)
+    put(tmp_path / "l", left[:20], LEFT_FILE)
+    put(tmp_path / "l", left[20:], LEFT_FILE)
+    source = spark.readStream.schema(LEFT).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "l"))
+    inputs = {"L": source, "R": spark.createDataFrame(right, RIGHT)}
+    joined = dt.asof_join(inputs, by="k", time="t", direction="nearest")
+    run(joined, tmp_path / "query")
+    truth = expected(left, right, by=["k"], time="t", direction="nearest")
+    assert pairs(spark.read.parquet(str(tmp_path / "query" / "out"))) == truth
+
+
+def test_streams_that_would_never_end_are_refused(spark, tmp_path):
+    put(tmp_path / "l", [], LEFT_FILE)
+    marked = stream(spark, tmp_path / "l", LEFT)
+    bare = spark.readStream.schema(LEFT).parquet(str(tmp_path / "l"))
+    with pytest.raises(UnboundedJoinError, match="no watermark on 't'"):
+        dt.asof_join({"a": marked, "b": bare}, time="t")
+    with pytest.raises(UnboundedJoinError, match="without within="):
+        dt.asof_join({"a": marked, "b": marked}, time="t", direction="forward")
+    with pytest.raises(UnsupportedTypeError, match="bigint in the stream"):
+        dt.asof_join({"a": marked, "b": marked}, time="n")
+    with pytest.raises(ArgumentError, match="is a stream and"):
+        dt.asof_join({"a": spark.createDataFrame([], LEFT), "b": bare}, time="t")
+
+
+@pytest.mark.spark
+def test_the_example_runs(tmp_path):
+    program = Path(__file__).resolve().parents[2] / "examples" / "asof_trades.py"
+    command = [sys.executable, str(program), str(tmp_path), "--trades", "100"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert done.returncode == 0, done.stderr
+    written = pq.read_table(tmp_path / "priced_trades")
+    trades, quotes = (table.to_pylist() for table in trades_and_quotes(100, 1000))
+    found = reference.asof_join(
+        {"trade": trades, "quote": quotes}, by=["item"], time="ts", within=timedelta(minutes=10), ties=["ask", "bid"],
+        how="left",
+    )  # fmt: skip
+    wanted = Counter((*list(one["trade"].values())[::2], one["quote"] and one["quote"]["bid"]) for one in found)
+    rows = written.to_pylist()
+    assert Counter((row["item"], row["price"], row["bid"]) for row in rows) == wanted
+    assert f"{len(trades)} trades, {sum(row['bid'] is not None for row in rows)} of them" in done.stdout
