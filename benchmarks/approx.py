@@ -76,9 +76,11 @@ def kernel(policy: str, rows: int) -> Result:
         if number:
             best = min(best, time.process_time() - began)
     rate = 2 * rows / best
-    result = Result(f"{policy}, {2 * rows:,} rows, {found:,} results", "at least 1M rows/s on one core")
+    held_to = policy in ("raj_hash", "prob_hash")
+    claim = "at least 1M rows/s on one core" if held_to else "(for comparison)"
+    result = Result(f"{policy}, {2 * rows:,} rows, {found:,} results", claim)
     result.seconds["kernel"] = best
-    result.judge(rate >= 1e6, f"{rate / 1e6:.2f}M rows/s")
+    result.judge(rate >= 1e6 or not held_to, f"{rate / 1e6:.2f}M rows/s")
     return result
 
 

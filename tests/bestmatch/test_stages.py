@@ -20,7 +20,7 @@ from dovetail.families.bestmatch.router import COPY, Routing, cut_axes, static_r
 from dovetail.families.bestmatch.schedule import accesses, crabstep, gallop
 from dovetail.families.bestmatch.spec import Axis
 from dovetail.families.bestmatch.stages import FinishStage, FitStage, RouteStage
-from dovetail.segments import unpack
+from dovetail.segments import concat, unpack
 
 from .shapes import BY_NAME, NAMES, Join, joins, tables
 
@@ -177,7 +177,10 @@ def test_a_criterion_that_spark_evaluates(left, right, how, by, data):
                 for a, b in zip(i, j, strict=True)
             ]
             batches.append(batch.append_column("e0", pa.array(values, pa.int64())))
-    pieces = [batch.slice(at, 3) for batch in batches for at in range(0, batch.num_rows, 3)]
+    # Spark cuts rows into batches as it likes, across cells.
+    size = data.draw(st.integers(1, 60))
+    whole = concat(batches) if batches else None
+    pieces = [whole.slice(at, size) for at in range(0, whole.num_rows, size)] if whole is not None else []
     found = list(FinishStage(spec, grouped=how != "inner")(iter(pieces)))
     if how == "inner":
         found = list(FinishStage(spec, grouped=False)(iter(found)))

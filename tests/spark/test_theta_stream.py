@@ -7,11 +7,10 @@ from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import TimerValues
 
@@ -29,7 +28,7 @@ from dovetail.families.theta.windowed import METRICS
 from dovetail.family import Changes
 from dovetail.reference import at_most, both, less
 from dovetail.segments import FORMAT, pack, unpack
-from dovetail.spark.stream import Cell
+from dovetail.spark.stream import Cell, Stored
 
 SCHEMA = "id long, x long, k string, t timestamp"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -356,8 +355,17 @@ class FakeMap:
     def __init__(self, held: dict[str, bytes]) -> None:
         self.held = held
 
-    def iterator(self):
-        return iter([((name,), (value,)) for name, value in self.held.items()])
+    def exists(self):
+        return bool(self.held)
+
+    def keys(self):
+        return iter([(name,) for name in self.held])
+
+    def containsKey(self, name):  # noqa: N802
+        return name[0] in self.held
+
+    def getValue(self, name):  # noqa: N802
+        return (self.held[name[0]],)
 
     def updateValue(self, name, value):  # noqa: N802
         self.held[name[0]] = value[0]
@@ -379,9 +387,7 @@ class FakeHandle:
 
 
 def loaded(held: dict[str, bytes]) -> dict[str, pa.RecordBatch]:
-    cell = Cell(lambda: None, ())
-    cell.init(FakeHandle(held))
-    return cell._load()
+    return dict(Stored(FakeMap(held)))
 
 
 def test_state_of_another_format_is_refused_unopened():
@@ -428,17 +434,17 @@ def test_a_cell_is_called_once_at_a_watermark_and_keeps_its_state(wake, timer):
     cell = Cell(lambda: OneWindow(wake), ("rows",))
     cell.init(handle)
     packed = pack(pa.RecordBatch.from_pydict({"x": [1, 2, 3]})).to_pybytes()
-    arrived = pd.DataFrame({"cell": [0, 0], "side": [1, 0], "place": [5, 1], "segment": [packed, packed]})
-    out = pd.concat(cell.handleInputRows((0,), iter([arrived]), TimerValues(-1, 0)))
-    assert out["m"].tolist() == [None, [6]]
+    arrived = [Row(cell=0, side=side, place=place, segment=packed) for side, place in ((1, 5), (0, 1))]
+    out = list(cell.handleInputRows((0,), iter(arrived), TimerValues(-1, 0)))
+    assert [row.m for row in out] == [None, [6]]
     # A watermark of 0 is Spark's way to say that there is none yet.
-    assert unpack(out["segment"].iloc[0]).to_pydict() == {"watermark": [None]}
+    assert unpack(out[0].segment).to_pydict() == {"watermark": [None]}
     assert handle.timers == [timer]
     assert set(handle.map.held) == {"0/0/0", "format"}
     # The timer of a cell that had rows fires in the same micro-batch; all was done then.
     assert list(cell.handleExpiredTimer((0,), TimerValues(-1, 7), None)) == []
     cell.init(handle)
-    out = pd.concat(cell.handleExpiredTimer((0,), TimerValues(-1, 7), None))
-    assert unpack(out["segment"].iloc[0]).to_pydict() == {"watermark": [7_000]}
+    out = list(cell.handleExpiredTimer((0,), TimerValues(-1, 7), None))
+    assert unpack(out[0].segment).to_pydict() == {"watermark": [7_000]}
     assert set(handle.map.held) == {"1/0/1", "format"}
     assert list(cell.handleExpiredTimer((0,), TimerValues(-1, 7), None)) == []

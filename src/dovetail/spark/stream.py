@@ -3,7 +3,7 @@
     rows -> pack by cell -> one stateful operator for all inputs -> unpack -> rows
 
 Segments travel and are stored, not rows (``benchmarks/state.md`` has the figures).  The operator is
-``transformWithStateInPandas``: it is the one that sees the watermark of the inputs behind the packing, and its map
+``transformWithState``: it is the one that sees the watermark of the inputs behind the packing, and its map
 state stores a segment under a name, so a micro-batch writes what it changed and nothing else.  Exactly-once across
 restarts is Spark's: all that a kernel knows is in that map.
 """
@@ -16,10 +16,9 @@ from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
@@ -116,16 +115,13 @@ class Cell(StatefulProcessor):
         self._segments = handle.getMapState("segments", "name string", "segment binary")
         self._called: set[Any] = set()
 
-    def handleInputRows(self, key: Any, rows: Iterator[pd.DataFrame], timerValues: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802
         """Called by Spark with the new segments of a cell."""
-        arrived = pd.concat(list(rows)).sort_values(["place", "side"], kind="stable")
-        segments = [
-            (int(side), unpack(segment)) for side, segment in zip(arrived["side"], arrived["segment"], strict=True)
-        ]
+        arrived = sorted(rows, key=lambda row: (row.place, row.side))
         self._called.add(key)
-        yield from self._run(segments, timerValues)
+        yield from self._run([(row.side, unpack(bytes(row.segment))) for row in arrived], timerValues)
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[pd.DataFrame]:  # noqa: N802
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802
         """Called by Spark when the watermark has passed the timer of a cell, after all new rows."""
         # One call at a watermark does it all, and counts what the cell holds once.
         if key not in self._called:
@@ -135,18 +131,18 @@ class Cell(StatefulProcessor):
     def close(self) -> None:
         """Called by Spark after the last cell of a task; there is nothing to let go of."""
 
-    def _run(self, segments: list[tuple[int, pa.RecordBatch]], timer_values: Any) -> Iterator[pd.DataFrame]:
+    def _run(self, segments: list[tuple[int, pa.RecordBatch]], timer_values: Any) -> Iterator[Row]:
         kernel = self._make()
         watermark = timer_values.getCurrentWatermarkInMs() if timer_values is not None else -1
-        stored = _Stored(self._segments)
+        stored = Stored(self._segments)
         kernel.restore(stored, watermark * 1000 if watermark is not None and watermark > 0 else None)
         for side, rows in segments:
             kernel.push(side, rows)
         for batch in kernel.results():
-            yield pd.DataFrame({"segment": [pack(batch).to_pybytes()], "m": [None]})
+            yield Row(segment=pack(batch).to_pybytes(), m=None)
         self._save(kernel)
         counts = [kernel.counters[name] for name in self._metrics]
-        yield pd.DataFrame({"segment": [None], "m": [counts]})
+        yield Row(segment=None, m=counts)
 
     def _save(self, kernel: StreamKernel) -> None:
         changes = kernel.changes()
@@ -163,7 +159,7 @@ class Cell(StatefulProcessor):
             self._handle.registerTimer(max(1, -(-wake // 1000)))
 
 
-class _Stored(Mapping[str, pa.RecordBatch]):
+class Stored(Mapping[str, pa.RecordBatch]):
     """What is stored of a cell, read when it is asked for: a kernel may know most of it already."""
 
     def __init__(self, segments: Any) -> None:
@@ -228,7 +224,7 @@ def run_stream(
     together = packed[0]
     for other in packed[1:]:
         together = together.unionByName(other)
-    return together.groupBy("cell").transformWithStateInPandas(
+    return together.groupBy("cell").transformWithState(
         Cell(make, metrics), RESULT, "append", "EventTime" if event_time else "None"
     )
 

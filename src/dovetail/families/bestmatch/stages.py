@@ -67,9 +67,7 @@ def _hashes(spec: BestSpec, block: pa.RecordBatch, at: int) -> Codes:
 
 @dataclass(frozen=True)
 class RouteStage:
-    """Rows in; segments out, each with the number of its cell, the side it travels as and its place among the
-    others.
-    """
+    """Rows in; segments out, each with the number of its cell, the side it travels as and its place in the order."""
 
     spec: BestSpec
     side: int
@@ -172,10 +170,10 @@ class FinishStage:
             return rows
         left, right = self._sides(rows)
         costs = given_costs(self.spec, values) if values else None
-        kept: set[int] = set()
-        for groups in self._groups(rows, left, right):
-            kept.update(best_of_pairs(self.spec, left, right, groups, costs, Work()).tolist())
-        best = rows.take(sorted(kept))
+        kept = [
+            best_of_pairs(self.spec, left, right, groups, costs, Work()) for groups in self._groups(rows, left, right)
+        ]
+        best = rows.take(np.unique(np.concatenate(kept)))
         # In a full join a cell also holds rivals of its pairs, which leave from other cells.
         return best.filter(best.column("o")) if self.spec.how == "full" else best
 
@@ -184,4 +182,6 @@ class FinishStage:
             return [encode(self.spec, left, right)[0].groups]
         if self.spec.how != "full":
             return [order_codes(rows.column("g"), "int")]
-        return [order_codes(rows.column(name), "int") for name in ("i", "j")]
+        # Rows are numbered within their cell, and the numbers of cells leave room for them.
+        cells = order_codes(rows.column("g"), "int")
+        return [cells + order_codes(rows.column(name), "int") for name in ("i", "j")]
