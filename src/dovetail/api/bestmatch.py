@@ -97,7 +97,8 @@ def bestmatch_join(
     +----+----+
     <BLANKLINE>
     """
-    from dovetail.spark.bestmatch import best_facts, best_frame
+    from dovetail.spark.bestfacts import best_facts
+    from dovetail.spark.bestmatch import best_frame
     from dovetail.spark.frames import check_inputs
 
     frames = check_inputs(inputs)

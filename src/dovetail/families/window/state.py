@@ -28,7 +28,7 @@ from dovetail.segments import concat
 HEAD = "head"
 SHELF_BYTES = 256 << 20
 """What a worker remembers of segments it has seen."""
-SMALL = 4096
+SMALL = 1 << 15
 """Rows below which segments of neighbouring slices are kept together."""
 MANY = 8
 """Segments of one slice that are merged into one."""
