@@ -180,18 +180,14 @@ def _shuffled(counted: _Counted, plan: ThetaStep) -> DataFrame:
         "sources": counted.sources,
     }
     partitions = plan.shuffle_partitions
-    if plan.sampled:
-        routing = _routing(counted, plan)
-        static = None
-    else:
-        routing = None
-        static = without_sample(plan.step, partitions).to_buffer().to_pybytes()
+    routing = _routing(counted, plan) if plan.sampled else None
+    blind = without_sample(plan.step, partitions).to_buffer().to_pybytes()
     segments = []
     for side in (POINTS, BOXES):
         flat = counted.flat(side)
         if routing is not None:
             flat = flat.select("*", first_row(routing).alias("g"))
-        stage = RouteStage(**arguments, side=side, routing=static)
+        stage = RouteStage(**arguments, side=side, routing=blind if routing is None else None, blind=blind)
         segments.append(flat.mapInArrow(arrow_function(stage), _SEGMENTS))
     join = JoinStage(**counted.arguments())
     # Points before boxes: a cell keeps its points and lets its boxes pass by.

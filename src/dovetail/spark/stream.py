@@ -188,6 +188,8 @@ class Stored(Mapping[str, pa.RecordBatch]):
         return bool(self._segments.containsKey((name,)))
 
     def __getitem__(self, name: str) -> pa.RecordBatch:
+        if name not in self:
+            raise KeyError(name)
         return unpack(bytes(self._segments.getValue((name,))[0]))
 
     def __iter__(self) -> Iterator[str]:

@@ -175,6 +175,8 @@ class RouteStage(Stage):
 
     routing: bytes | None = None
     """The routing where it is known before the job (no sampling); else it comes with the first row."""
+    blind: bytes | None = None
+    """The routing to take where the sample is empty: Spark then runs nobody to fit one, and the value is NULL."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
@@ -182,7 +184,8 @@ class RouteStage(Stage):
         payload = self.payload[self.side]
         for block in blocks(batches):
             if routing is None:
-                routing = read_routing(block.column(block.num_columns - 1)[0].as_buffer())
+                fitted = block.column(block.num_columns - 1)[0]
+                routing = read_routing(fitted.as_buffer() if fitted.is_valid else self.blind or b"")
             rows, cells = self._places(block, routing)
             order, ends = compiled.group_rows(np.arange(cells.size), cells, routing.cells)
             kept = payload + self.travelling(self.side)
