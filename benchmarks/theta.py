@@ -154,7 +154,7 @@ def band(engines: Engines, rows: int) -> Result:
     result = Result(f"band join, {rows:,} x {rows:,}", "at most 2 x DuckDB, faster than Polars")
     on = band_on(rows)
     result.seconds["dovetail"], result.rows["dovetail"] = best(
-        lambda: engines.dovetail(rows, ["id", "v"], on), warm=6, times=5, label="dovetail"
+        lambda: engines.dovetail(rows, ["id", "v"], on), warm=12, times=5, label="dovetail"
     )
     result.seconds["duckdb"], result.rows["duckdb"] = best(
         lambda: engines.duckdb(rows, ["id", "v"], on), warm=1, times=3, label="duckdb"

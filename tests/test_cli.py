@@ -125,6 +125,6 @@ def test_demo(tmp_path):
     assert "Dovetail found the same" in done.stdout
     assert (matches := re.search(r"8,000 x 8,000\s+([\d,]+)\s+[\d.]+", done.stdout))
     assert 14_000 < int(matches[1].replace(",", "")) < 18_000
-    assert (stream := re.search(r"micro-batches\s+1,500 x 1,500\s+([\d,]+)", done.stdout))
+    assert (stream := re.search(r"micro-batches\s+1,500 objects\s+([\d,]+)", done.stdout))
     assert int(stream[1].replace(",", "")) > 0
     assert not list(tmp_path.glob("dovetail-demo-*"))

@@ -298,6 +298,8 @@ def _progress_table(reports: list[Any]) -> Table:
         table.add_column(name, justify="right")
     for report in reports:
         counts = _counters(report)
+        if not counts["rows"]:
+            continue  # Spark moved its own watermark: no row came, and no cell heard of it
         held, evicted = (sum(counts[f"{what}_{name}"] for name in "ABC") for what in ("held_rows", "evicted"))
         shown = (counts["rows"], counts["results"], held, evicted)
         took = f"{report['durationMs']['triggerExecution'] / 1000:.1f}"
