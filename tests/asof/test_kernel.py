@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from dovetail.families.asof.kernel import RightIndex
+from dovetail.families.asof.kernel import KeyNumbers, RightIndex
 from dovetail.segments import one_batch
 
 from .harness import Case, cases, pair_of
@@ -27,6 +27,14 @@ def found_by(case: Case) -> Counter:
 @settings(max_examples=150)
 def test_every_case_is_the_nested_loop(case):
     assert found_by(case) == case.expected()
+
+
+@pytest.mark.parametrize("key", [-(1 << 63), -1, 0, (1 << 63) - 1])
+def test_keys_at_the_ends_of_their_type_are_found(key):
+    others = [-(1 << 63), -5, 1 << 62, (1 << 63) - 1]
+    numbers = KeyNumbers(("int",), [pa.array([key], pa.int64())], 1)
+    found = numbers.find([pa.array([key, *others], pa.int64())], 5)
+    assert found.tolist() == [0, *(0 if other == key else -1 for other in others)]
 
 
 @pytest.mark.parametrize("direction", ["backward", "forward"])

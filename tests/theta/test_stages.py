@@ -13,11 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.families.theta.router import without_sample
 from dovetail.families.theta.spec import ALGORITHMS, HOWS
-from dovetail.families.theta.stages import RouteStage
 
-from .harness import Knobs, join, plan
+from .harness import Knobs, join
 from .shapes import INT64, TYPES, Case, Conjunct, cases
 
 RIVALS = [name for name in ALGORITHMS if name != "auto"]
@@ -117,16 +115,3 @@ def test_inequalities_over_corner_values(kind, op, how):
     case = Case((Conjunct(f"R.a {op} S.x", "a", "x", op),), left, left.rename_columns(["x"]))
     for algorithm in ("auto", "prefap", "obt"):
         check(case, how, algorithm=algorithm, knobs=Knobs(partitions=2, cell_rows=3))
-
-
-def test_an_empty_sample_routes_blindly():
-    """Where Spark sees that the sample is empty it runs nobody to fit a routing, and its value is NULL."""
-    table = pa.table({"a": pa.array([1, 2, 3])})
-    step = plan("R.a < S.a", table, table)
-    common = {"step": step.step, "options": step.kernel_options, "payload": (1, 1)}
-    blind = without_sample(step.step, 2).to_buffer().to_pybytes()
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array([1, 2]), pa.array([1, 2]), pa.nulls(2, pa.binary())], names=["c0", "k0", "g"]
-    )
-    routed = [list(RouteStage(**common, routing=r, blind=blind)(iter([batch]))) for r in (None, blind)]
-    assert routed[0] == routed[1] != []

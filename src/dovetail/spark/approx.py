@@ -18,11 +18,10 @@ from dovetail.families.approx.router import budgets, cells_of, cut
 from dovetail.families.approx.spec import FACTS, ApproxSpec
 from dovetail.plan.approx import RESERVED, ApproxPlan
 from dovetail.segments import binary_column, blocks, pack
-from dovetail.spark.batch import arrow_function, first_row
 from dovetail.spark.frames import Side, filtered_sides, hash_column, key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach
-from dovetail.spark.stream import PACKED, UnpackRows, run_batch, run_stream
-from dovetail.spark.windowed import check_store
+from dovetail.spark.routing import arrow_function, carrying
+from dovetail.spark.stream import PACKED, run_kernel
 
 _COUNTS, _PARTITION = "g", "p"
 
@@ -84,22 +83,17 @@ def approx_frame(frames: Mapping[str, DataFrame], plan: ApproxPlan) -> DataFrame
     flat = [_flat(sides[alias], plan, at) for at, alias in enumerate(plan.inputs)]
     if plan.balanced:
         counts = _cell_counts(flat, plan.cells)
-        flat = [one.select("*", first_row(counts).alias(_COUNTS)) for one in flat]
+        flat = [carrying(one, counts) for one in flat]
     flat = [one.select("*", F.spark_partition_id().alias(_PARTITION)) for one in flat]
     packed = [
         one.mapInArrow(arrow_function(PackArrivals(at, spec, plan.balanced)), PACKED) for at, one in enumerate(flat)
     ]
-    make = partial(ApproxKernel, spec)
-    streaming = bool(plan.streams)
-    if streaming:
-        check_store(next(iter(frames.values())))
-        found = run_stream(packed, make, METRICS, event_time=False)
-    else:
-        found = run_batch(packed, make, METRICS)
     handle = Handle(plan)
+    streaming = bool(plan.streams)
     recorder = Recorder(f"dovetail({','.join(plan.inputs)})", plan.cells, streaming=streaming, names=METRICS)
     handle.recorders.append(recorder)
-    rows = _unpacked(recorder.counted(found), sides, spec)
+    found = run_kernel(packed, partial(ApproxKernel, spec), recorder, _fields(sides, spec))
+    rows = _finished(found, sides, spec)
     if plan.rests:
         rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in plan.rests))))
     return attach(rows, handle)
@@ -124,19 +118,17 @@ def _cell_counts(flat: list[DataFrame], cells: int) -> Column:
     return by_cell.agg(F.collect_list(F.struct("cell", "n"))).scalar()
 
 
-def _unpacked(found: DataFrame, sides: Mapping[str, Side], spec: ApproxSpec) -> DataFrame:
+def _fields(sides: Mapping[str, Side], spec: ApproxSpec) -> list[T.StructField]:
     fields = [
         T.StructField(f"i{at}_{number}", field.dataType)
         for at, alias in enumerate(spec.aliases)
         for number, (_, field) in enumerate(sides[alias].payload)
     ]
     kinds: dict[str, T.DataType] = {"cell": T.IntegerType(), "stratum": T.IntegerType(), "weight": T.DoubleType()}
-    arrow: dict[str, pa.DataType] = {"cell": pa.int32(), "stratum": pa.int32(), "weight": pa.float64()}
-    extra = spec.output_names()[len(fields) :]
-    fields += [T.StructField(name, kinds.get(name, T.LongType())) for name in extra]
-    types = [kind for alias in spec.aliases for kind in sides[alias].arrow_types()]
-    unpack = UnpackRows((*types, *[arrow.get(name, pa.int64()) for name in extra]))
-    flat = found.mapInArrow(arrow_function(unpack), T.StructType(fields))
+    return fields + [T.StructField(n, kinds.get(n, T.LongType())) for n in spec.output_names()[len(fields) :]]
+
+
+def _finished(flat: DataFrame, sides: Mapping[str, Side], spec: ApproxSpec) -> DataFrame:
     columns: list[Column] = []
     for at, alias in enumerate(spec.aliases):
         columns += sides[alias].structs(f"i{at}_")

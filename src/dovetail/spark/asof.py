@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -20,11 +20,11 @@ from dovetail.families.asof.streaming import CELLS, STREAM_METRICS, AsofKernel, 
 from dovetail.families.theta.joining import PackStage
 from dovetail.families.theta.spec import KeyType
 from dovetail.plan.asof import AsofPlan, Columns, Facts
-from dovetail.spark.batch import ArrowFunction, arrow_function, first_row
+from dovetail.sampling import DENSE, SPARSE
 from dovetail.spark.frames import compared_type, quoted, same_session
 from dovetail.spark.metrics import Handle, Recorder, attach
-from dovetail.spark.stream import PACKED, PackRows, UnpackRows, run_stream
-from dovetail.spark.windowed import check_store
+from dovetail.spark.routing import arrow_function, carrying, cell_function, fitted, sampled
+from dovetail.spark.stream import PACKED, PackRows, run_kernel
 
 _SEGMENTS = T.StructType(
     [
@@ -35,12 +35,6 @@ _SEGMENTS = T.StructType(
     ]
 )
 _SEGMENT = T.StructType([T.StructField("segment", T.BinaryType())])
-
-DENSE, SPARSE = 64, 4096
-"""One row of so many is sampled, the sparse share from the row `DEEP` of a task on."""
-DEEP = 1 << 21
-FIRST_ROW = (1 << 33) - 1
-"""monotonically_increasing_id counts the rows of a task in its low 33 bits."""
 
 
 def asof_facts(frames: Mapping[str, DataFrame], columns: Columns) -> tuple[Columns, Facts]:
@@ -203,14 +197,12 @@ def asof_frame(frames: Mapping[str, DataFrame], plan: AsofPlan) -> DataFrame:
 
 def _shuffled(flat: _Flat, plan: AsofPlan) -> DataFrame:
     partitions = plan.shuffle_partitions
-    routing = _routing(flat, plan) if plan.sampled else None
-    static = None if plan.sampled else without_sample(plan.keyed, partitions).to_buffer().to_pybytes()
+    blind = without_sample(plan.keyed, partitions).to_buffer().to_pybytes()
+    routing = _routing(flat, plan, blind) if plan.sampled else None
     segments = []
     for side in (RIGHT, LEFT):
-        rows = flat.flat(side)
-        if routing is not None:
-            rows = rows.select("*", first_row(routing).alias("g"))
-        segments.append(rows.mapInArrow(arrow_function(RouteStage(flat.spec, side, static)), _SEGMENTS))
+        stage = RouteStage(flat.spec, side, blind if routing is None else None)
+        segments.append(carrying(flat.flat(side), routing).mapInArrow(arrow_function(stage), _SEGMENTS))
     # Right rows first: a cell keeps them, and lets its left rows pass by.
     return (
         segments[0]
@@ -218,37 +210,18 @@ def _shuffled(flat: _Flat, plan: AsofPlan) -> DataFrame:
         .repartition(partitions, "number")
         .sortWithinPartitions("number", "turn")
         .groupBy("number")
-        .applyInArrow(_cell_function(JoinStage(flat.spec, flat.names())), flat.schema())
+        .applyInArrow(cell_function(JoinStage(flat.spec, flat.names())), flat.schema())
     )
 
 
-def _routing(flat: _Flat, plan: AsofPlan) -> Column:
-    samples = [_sampled(flat.keys(side, plan)) for side in (LEFT, RIGHT)]
-    gathered = samples[LEFT].unionByName(samples[RIGHT]).repartition(1)
-    stage = FitStage(plan.time.kind, plan.shuffle_partitions)
-    return gathered.mapInArrow(arrow_function(stage), T.StructType([T.StructField("routing", T.BinaryType())])).scalar()
-
-
-def _sampled(keys: DataFrame) -> DataFrame:
-    """Some rows, with the number of rows that each stands for: a sample that thins out in long tasks."""
-    row = F.monotonically_increasing_id()
-    # A hash of the row's number instead of Spark's random sample, which takes twice the time.
-    draw, deep = F.xxhash64(row), row.bitwiseAND(F.lit(FIRST_ROW)) >= DEEP
-    numbered = keys.select(draw.alias("draw"), deep.alias("deep"), "*")
-    weight = F.when(F.col("deep"), F.lit(SPARSE)).otherwise(F.lit(DENSE))
-    drawn = numbered.select("draw", weight.alias("weight"), *keys.columns)
-    kept = drawn.filter(F.col("draw").bitwiseAND(F.col("weight") - 1) == 0)
-    return kept.select(F.col("weight").cast("double").alias("weight"), *keys.columns)
-
-
-def _cell_function(stage: JoinStage) -> ArrowFunction:
-    """A stage as the function that applyInArrow wants; PySpark reads its form off the annotations."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return stage(batches)
-
-    run.__annotations__ = {"batches": Iterator[pa.RecordBatch], "return": Iterator[pa.RecordBatch]}
-    return run
+def _routing(flat: _Flat, plan: AsofPlan, blind: bytes) -> Column:
+    samples = []
+    for side in (LEFT, RIGHT):
+        keys = flat.keys(side, plan)
+        # Cells are cut by weight, so a sample that thins out in long tasks needs no evening out.
+        stands_for = F.when(F.col("deep"), float(SPARSE)).otherwise(float(DENSE))
+        samples.append(sampled(keys, side=side).select(stands_for.alias("weight"), *keys.columns))
+    return fitted(samples, FitStage(plan.time.kind, plan.shuffle_partitions), blind)
 
 
 def _beside(flat: _Flat, plan: AsofPlan) -> DataFrame:
@@ -260,19 +233,15 @@ def _beside(flat: _Flat, plan: AsofPlan) -> DataFrame:
         blocks = rows.mapInArrow(arrow_function(PackStage(whole=False)), _SEGMENT)
         rows = blocks.select("segment", whole.alias("g"))
     else:
-        rows = rows.select("*", first_row(whole).alias("g"))
+        rows = carrying(rows, whole)
     return rows.mapInArrow(arrow_function(stage), flat.schema())
 
 
 def _streamed(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:
-    check_store(flat.frames[LEFT])
     spec = flat.spec
     packed = []
     for side in (LEFT, RIGHT):
         cells = CellOfKeys(spec.keys[side], CELLS) if plan.keyed else None
         packed.append(flat.flat(side).mapInArrow(arrow_function(PackRows(side, cells)), PACKED))
     make = partial(AsofKernel, JoinStage(flat.spec, flat.names()))
-    found = recorder.counted(run_stream(packed, make, STREAM_METRICS, event_time=True))
-    schema = T.StructType(flat.schema().fields[:2])
-    types = tuple(to_arrow_type(field.dataType, timezone="UTC") for field in schema.fields)
-    return found.mapInArrow(arrow_function(UnpackRows(types)), schema)
+    return run_kernel(packed, make, recorder, flat.schema().fields[:2], event_time=True)

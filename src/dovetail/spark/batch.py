@@ -1,15 +1,14 @@
 """The batch driver: a theta step as one lazy Spark plan.
 
-    sample both sides -> fit (one task)                                      a scalar subquery
     rows -> route -> shuffle by cell -> join -> rows                         one shuffle of packed segments
 
-The routing reaches the workers inside the data: a scalar subquery that only the first row of each task carries.  So
-nothing runs before the user's action, and the plan works wherever Spark SQL does, Spark Connect included.
+The routing reaches the workers inside the data.  So nothing runs before the user's action, and the plan works wherever
+Spark SQL does, Spark Connect included.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import pyarrow as pa
@@ -29,15 +28,10 @@ from dovetail.families.theta.joining import (
 from dovetail.families.theta.router import without_sample
 from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage, Source
 from dovetail.plan.theta import ThetaStep
+from dovetail.sampling import DENSE, SPARSE
 from dovetail.spark.frames import Side, hash_column, key_columns, payload_source
 from dovetail.spark.metrics import Recorder
-
-DENSE, SPARSE = 64, 4096
-"""One row of so many is sampled; the sparse sample serves inputs with tasks of more than `DEEP` rows."""
-DEEP = 1 << 21
-
-_FIRST_ROW = (1 << 33) - 1
-"""monotonically_increasing_id counts the rows of a task in its low 33 bits."""
+from dovetail.spark.routing import ArrowFunction, arrow_function, carrying, cell_function, fitted, sampled
 
 _SEGMENTS = T.StructType(
     [
@@ -47,15 +41,6 @@ _SEGMENTS = T.StructType(
         T.StructField("segment", T.BinaryType()),
     ]
 )
-_SAMPLES = T.StructType(
-    [
-        T.StructField("side", T.IntegerType()),
-        T.StructField("rows", T.DoubleType()),
-        T.StructField("codes", T.BinaryType()),
-    ]
-)
-
-ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def join_step(left: Side, right: Side, plan: ThetaStep, recorder: Recorder) -> DataFrame:
@@ -180,15 +165,12 @@ def _shuffled(counted: _Counted, plan: ThetaStep) -> DataFrame:
         "sources": counted.sources,
     }
     partitions = plan.shuffle_partitions
-    routing = _routing(counted, plan) if plan.sampled else None
     blind = without_sample(plan.step, partitions).to_buffer().to_pybytes()
+    routing = _routing(counted, plan, blind) if plan.sampled else None
     segments = []
     for side in (POINTS, BOXES):
-        flat = counted.flat(side)
-        if routing is not None:
-            flat = flat.select("*", first_row(routing).alias("g"))
-        stage = RouteStage(**arguments, side=side, routing=blind if routing is None else None, blind=blind)
-        segments.append(flat.mapInArrow(arrow_function(stage), _SEGMENTS))
+        stage = RouteStage(**arguments, side=side, routing=blind if routing is None else None)
+        segments.append(carrying(counted.flat(side), routing).mapInArrow(arrow_function(stage), _SEGMENTS))
     join = JoinStage(**counted.arguments())
     # Points before boxes: a cell keeps its points and lets its boxes pass by.
     return (
@@ -201,9 +183,9 @@ def _shuffled(counted: _Counted, plan: ThetaStep) -> DataFrame:
     )
 
 
-def _routing(counted: _Counted, plan: ThetaStep) -> Column:
+def _routing(counted: _Counted, plan: ThetaStep, blind: bytes) -> Column:
+    # The paper's algorithms look at every value.
     everything = plan.kernel_options.algorithm != "auto"
-    sides = [_sampled(counted, side, everything=everything) for side in (POINTS, BOXES)]
     fit = FitStage(
         step=plan.step,
         options=plan.kernel_options,
@@ -212,34 +194,13 @@ def _routing(counted: _Counted, plan: ThetaStep) -> Column:
         widths=(counted.points.width(), counted.boxes.width()),
         fractions=(1.0, 1.0) if everything else (1 / DENSE, 1 / SPARSE),
     )
-    gathered = sides[POINTS].unionByName(sides[BOXES], allowMissingColumns=True)
-    # The union lists the columns of the points, then those that only the boxes have: the order that the stage expects.
-    one = gathered.repartition(1)
-    return one.mapInArrow(arrow_function(fit), T.StructType([T.StructField("routing", T.BinaryType())])).scalar()
-
-
-def _sampled(counted: _Counted, side: int, *, everything: bool) -> DataFrame:
-    """Keys of sampled rows of one side.  Spark samples: a Python task for each part of the input would cost more."""
-    of = counted.points if side == POINTS else counted.boxes
-    letter = "pb"[side]
-    keys = [key.alias(f"{letter}{at}") for at, key in enumerate(counted.keys(side))]
-    if everything:
-        return of.frame.select(
-            F.lit(side).alias("side"), F.lit(True).alias("sparse"), F.lit(False).alias("deep"), *keys
-        )
-    row = F.monotonically_increasing_id()
-    # A hash of the row's number instead of Spark's random sample, which takes twice the time.
-    draw = F.xxhash64(row, F.lit(side))
-    numbered = of.frame.select(draw.alias("draw"), (row.bitwiseAND(F.lit(_FIRST_ROW)) >= DEEP).alias("deep"), *keys)
-    sparse = F.col("draw").bitwiseAND(F.lit(SPARSE - 1)) == 0
-    dense = F.col("draw").bitwiseAND(F.lit(DENSE - 1)) == 0
-    kept = numbered.filter(dense & (sparse | ~F.col("deep")))
-    return kept.select(F.lit(side).alias("side"), sparse.alias("sparse"), "deep", *numbered.columns[2:])
-
-
-def first_row(value: Column) -> Column:
-    """`value` on the first row of each task, NULL on all others."""
-    return F.when(F.monotonically_increasing_id().bitwiseAND(F.lit(_FIRST_ROW)) == 0, value)
+    samples = []
+    for side, of in ((POINTS, counted.points), (BOXES, counted.boxes)):
+        # The union lists the columns of the points, then those that only the boxes have: the stage expects that order.
+        keys = [key.alias(f"{'pb'[side]}{at}") for at, key in enumerate(counted.keys(side))]
+        rows = sampled(of.frame.select(*keys), side=side, everything=everything)
+        samples.append(rows.select(F.lit(side).alias("side"), "*"))
+    return fitted(samples, fit, blind)
 
 
 def _beside(counted: _Counted, *, streaming: bool) -> DataFrame:
@@ -251,27 +212,15 @@ def _beside(counted: _Counted, *, streaming: bool) -> DataFrame:
         blocks = points.mapInArrow(arrow_function(PackStage(whole=False)), segment)
         points = blocks.select("segment", whole.alias("g"))
     else:
-        points = points.select("*", first_row(whole).alias("g"))
+        points = carrying(points, whole)
     return points.mapInArrow(arrow_function(stage), counted.schema(stage))
 
 
-def arrow_function(stage: Callable[..., Iterator[pa.RecordBatch]]) -> ArrowFunction:
-    """A stage as the plain function that mapInArrow wants."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return stage(batches)
-
-    return run
-
-
 def _cell_function(stage: JoinStage) -> ArrowFunction:
-    """A join stage as the function that applyInArrow wants; PySpark reads its form off the annotations."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return stage.run(batches, _task_load())
 
-    run.__annotations__ = {"batches": Iterator[pa.RecordBatch], "return": Iterator[pa.RecordBatch]}
-    return run
+    return cell_function(run)
 
 
 _loads: dict[int, TaskLoad] = {}

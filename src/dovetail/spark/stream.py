@@ -10,7 +10,7 @@ restarts is Spark's: all that a kernel knows is in that map.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,11 +20,14 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from dovetail.errors import DovetailError
+from dovetail.errors import DovetailError, SetupError
 from dovetail.family import StreamKernel
 from dovetail.segments import FORMAT, binary_column, blocks, pack, unpack
+from dovetail.spark.metrics import Recorder
+from dovetail.spark.routing import ArrowFunction, arrow_function
 
 PACKED = T.StructType(
     [
@@ -201,11 +204,7 @@ class Stored(Mapping[str, pa.RecordBatch]):
 
 @dataclass(frozen=True)
 class UnpackRows:
-    """Packed results in; their rows out, with these types.
-
-    Spark marks timestamps with the zone of the session, and takes one schema from a task.  Rows that a kernel made up
-    itself (NULL for an absent input) and rows of a run under another zone must fit in.
-    """
+    """Packed results in; their rows out, with these types."""
 
     types: tuple[pa.DataType, ...]
 
@@ -215,35 +214,67 @@ class UnpackRows:
             for segment in batch.column(0):
                 if segment.is_valid:
                     rows = unpack(segment.as_buffer())
-                    columns = [column.cast(kind) for column, kind in zip(rows.columns, self.types, strict=True)]
-                    yield pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
+                    yield pa.RecordBatch.from_arrays(typed(rows, self.types), names=rows.schema.names)
 
 
-def run_stream(
-    packed: list[DataFrame], make: Callable[[], StreamKernel], metrics: tuple[str, ...], *, event_time: bool
-) -> DataFrame:
-    """Packed inputs through one stateful operator: packed results, and counters in ``m``."""
-    together = packed[0]
-    for other in packed[1:]:
-        together = together.unionByName(other)
-    return together.groupBy("cell").transformWithState(
-        Cell(make, metrics), RESULT, "append", "EventTime" if event_time else "None"
-    )
+def typed(rows: pa.RecordBatch, types: Sequence[pa.DataType]) -> list[pa.Array[Any]]:
+    """Columns in the types that Spark expects.
+
+    Spark marks timestamps with the zone of the session, and takes one schema from a task.  Rows that a kernel made up
+    itself (NULL for an absent input) and rows of a run under another zone must fit in.
+    """
+    return [column.cast(kind) for column, kind in zip(rows.columns, types, strict=True)]
 
 
-def run_batch(
+def run_kernel(
     packed: list[DataFrame],
     make: Callable[[], StreamKernel],
-    metrics: tuple[str, ...],
+    recorder: Recorder,
+    fields: Sequence[T.StructField],
     *,
+    event_time: bool = False,
     partitions: int | None = None,
 ) -> DataFrame:
-    """The same kernel on static inputs: the stream whose input came at once."""
+    """The rows that a kernel gives of packed inputs, streaming or static, its counters recorded on the way.
+
+    Parameters
+    ----------
+    packed
+        Frames of the schema `PACKED`, one for each input.
+    make
+        Makes the kernel of a cell.
+    recorder
+        Takes the counters, and knows whether this is a stream.
+    fields
+        The columns of the kernel's results.
+    event_time
+        Whether the kernel of a stream uses Spark's watermark and timers.
+    partitions
+        Shuffle partitions of a static join, the session's by default.
+    """
     together = packed[0]
     for other in packed[1:]:
         together = together.unionByName(other)
-    if partitions is not None:
-        together = together.repartition(partitions, "cell")
+    types = tuple(to_arrow_type(field.dataType, timezone="UTC") for field in fields)
+    if not recorder.streaming:
+        if partitions is not None:
+            together = together.repartition(partitions, "cell")
+        schema = T.StructType([*fields, T.StructField("m", T.ArrayType(T.LongType()))])
+        whole = _whole_cells(make, recorder.names, types, schema.names)
+        return recorder.counted(together.groupBy("cell").applyInArrow(whole, schema))
+    _check_store(together)
+    cell, mode = Cell(make, recorder.names), "EventTime" if event_time else "None"
+    found = recorder.counted(together.groupBy("cell").transformWithState(cell, RESULT, "append", mode))
+    return found.mapInArrow(arrow_function(UnpackRows(types)), T.StructType(list(fields)))
+
+
+def _whole_cells(
+    make: Callable[[], StreamKernel], metrics: tuple[str, ...], types: tuple[pa.DataType, ...], names: list[str]
+) -> ArrowFunction:
+    """The same kernel on static inputs, the stream whose input came at once: its rows, then its counters.
+
+    Rows leave as rows, not packed: nothing has to carry or store them.
+    """
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         kernel = make()
@@ -255,13 +286,24 @@ def run_batch(
         for _, side, segment in sorted(arrived, key=lambda one: one[:2]):
             kernel.push(side, unpack(segment.as_buffer()))
         kernel.end()
-        nothing = pa.nulls(1, pa.list_(pa.int64()))
-        for batch in kernel.results():
-            yield pa.RecordBatch.from_arrays([binary_column([pack(batch)]), nothing], names=RESULT.names)
-        counts = [kernel.counters[name] for name in metrics]
-        yield pa.RecordBatch.from_arrays(
-            [pa.nulls(1, pa.binary()), pa.array([counts], pa.list_(pa.int64()))], names=RESULT.names
-        )
+        for rows in kernel.results():
+            nothing = pa.nulls(rows.num_rows, pa.list_(pa.int64()))
+            yield pa.RecordBatch.from_arrays([*typed(rows, types), nothing], names=names)
+        counts = pa.array([[kernel.counters[name] for name in metrics]], pa.list_(pa.int64()))
+        none = [pa.nulls(1, kind) for kind in types]  # type: ignore[call-overload]
+        yield pa.RecordBatch.from_arrays([*none, counts], names=names)
 
     run.__annotations__ = {"batches": Iterator[pa.RecordBatch], "return": Iterator[pa.RecordBatch]}
-    return together.groupBy("cell").applyInArrow(run, RESULT)
+    return run
+
+
+def _check_store(frame: DataFrame) -> None:
+    """Refuse the state store that Spark would refuse once the query runs, deep in a stack trace."""
+    setting = "spark.sql.streaming.stateStore.providerClass"
+    found = frame.sparkSession.conf.get(setting) or ""
+    if found.endswith(".HDFSBackedStateStoreProvider"):
+        raise SetupError(
+            f"the session keeps streaming state in {found}, which cannot hold named segments",
+            accepted=f"{setting}=org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+            hint="set it with spark.conf.set(...) before the join; a session of dt.session() has it",
+        )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -16,11 +15,10 @@ from dovetail.families.window.kernel import WindowJoinKernel, metric_names
 from dovetail.families.window.router import WindowRouter
 from dovetail.families.window.spec import WindowJoinSpec, placed
 from dovetail.plan.window import WindowPlan
-from dovetail.spark.batch import arrow_function
 from dovetail.spark.frames import Side, filtered_sides, key_columns, payload_source
 from dovetail.spark.metrics import Handle, Recorder, attach
-from dovetail.spark.stream import PACKED, PackRows, UnpackRows, run_batch, run_stream
-from dovetail.spark.windowed import check_store
+from dovetail.spark.routing import arrow_function
+from dovetail.spark.stream import PACKED, PackRows, run_kernel
 
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
@@ -32,17 +30,18 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
     spec = window_join_spec(sides, plan)
     streaming = bool(plan.streams)
     packed = [_packed(sides[alias], spec, at, streaming=streaming) for at, alias in enumerate(plan.inputs)]
-    make = partial(WindowJoinKernel, spec)
     names = metric_names(plan.inputs)
-    if streaming:
-        check_store(next(iter(frames.values())))
-        found = run_stream(packed, make, names, event_time=False)
-    else:
-        found = run_batch(packed, make, names, partitions=plan.partitions)
     handle = Handle(plan)
     recorder = Recorder(f"dovetail({','.join(plan.inputs)})", 1, streaming=streaming, names=names)
     handle.recorders.append(recorder)
-    rows = _unpacked(recorder.counted(found), sides, spec)
+    fields = _fields(sides, spec)
+    flat = run_kernel(packed, partial(WindowJoinKernel, spec), recorder, fields, partitions=plan.partitions)
+    outer = len(fields) > sum(spec.payload[side] for side in spec.emitted)
+    columns: list[Column] = []
+    for side in spec.emitted:
+        present = F.col(f"p{side}") if outer else None
+        columns += sides[spec.aliases[side]].structs(f"i{side}_", present=present)
+    rows = flat.select(*columns)
     if plan.rests:
         rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in plan.rests))))
     return attach(rows, handle)
@@ -87,19 +86,12 @@ def _packed(side: Side, spec: WindowJoinSpec, at: int, *, streaming: bool) -> Da
     return side.frame.select(*columns).mapInArrow(arrow_function(pack), PACKED)
 
 
-def _unpacked(found: DataFrame, sides: Mapping[str, Side], spec: WindowJoinSpec) -> DataFrame:
-    inputs = [spec.aliases[side] for side in spec.emitted]
-    kinds = [field.dataType for alias in inputs for _, field in sides[alias].payload]
-    types = [kind for alias in inputs for kind in sides[alias].arrow_types()]
+def _fields(sides: Mapping[str, Side], spec: WindowJoinSpec) -> list[T.StructField]:
+    """The flat columns that leave a kernel; those behind the payloads say which inputs are present."""
     names = spec.output_names()
-    marks = len(names) - len(kinds)
-    fields = [T.StructField(n, k) for n, k in zip(names, [*kinds, *[T.BooleanType()] * marks], strict=True)]
-    unpacked = UnpackRows((*types, *[pa.bool_()] * marks))
-    flat = found.mapInArrow(arrow_function(unpacked), T.StructType(fields))
-    columns: list[Column] = []
-    for at, alias in enumerate(inputs):
-        columns += sides[alias].structs(f"i{at}_", present=F.col(f"p{at}") if marks else None)
-    return flat.select(*columns)
+    kinds = [field.dataType for side in spec.emitted for _, field in sides[spec.aliases[side]].payload]
+    kinds += [T.BooleanType()] * (len(names) - len(kinds))
+    return [T.StructField(name, kind) for name, kind in zip(names, kinds, strict=True)]
 
 
 def check_times(frames: Mapping[str, DataFrame], time: str | Mapping[str, str]) -> tuple[dict[str, str], bool]:

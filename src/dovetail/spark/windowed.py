@@ -5,19 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dovetail.errors import ArgumentError, SetupError, UnboundedJoinError, UnsupportedTypeError, unknown_column
+from dovetail.errors import ArgumentError, UnboundedJoinError, UnsupportedTypeError, unknown_column
 from dovetail.families.theta.spec import Key
 from dovetail.families.theta.windowed import CELLS, METRICS, CellOfTime, WindowKernel, WindowSpec, WindowStep
 from dovetail.plan.theta import ThetaPlan
-from dovetail.spark.batch import arrow_function
 from dovetail.spark.frames import Side, filtered_sides, key_columns, quoted
 from dovetail.spark.metrics import Handle, Recorder, attach
-from dovetail.spark.stream import PACKED, PackRows, UnpackRows, run_batch, run_stream
+from dovetail.spark.routing import arrow_function
+from dovetail.spark.stream import PACKED, PackRows, run_kernel
 from dovetail.windows import CountWindow, TimeWindow
 
 
@@ -27,17 +26,13 @@ def window_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan) -> DataFrame:
     sides = filtered_sides(frames, plan.filters)
     spec = window_spec(sides, plan)
     packed = [_packed(sides[alias], spec, at, plan) for at, alias in enumerate(plan.inputs)]
-    make = partial(WindowKernel, spec)
-    streaming = bool(plan.streams)
-    if streaming:
-        check_store(next(iter(frames.values())))
-        found = run_stream(packed, make, METRICS, event_time=isinstance(plan.window, TimeWindow))
-    else:
-        found = run_batch(packed, make, METRICS)
     handle = Handle(plan)
-    recorder = Recorder(f"dovetail({','.join(plan.inputs)})", 1, streaming=streaming, names=METRICS)
+    recorder = Recorder(f"dovetail({','.join(plan.inputs)})", 1, streaming=bool(plan.streams), names=METRICS)
     handle.recorders.append(recorder)
-    rows = _unpacked(recorder.counted(found), sides, plan)
+    event_time = isinstance(plan.window, TimeWindow)
+    fields = _fields(sides, plan)
+    flat = run_kernel(packed, partial(WindowKernel, spec), recorder, fields, event_time=event_time)
+    rows = flat.select(*_structs(sides, plan))
     rests = [sql for step in plan.steps for sql in step.rests]
     if rests:
         rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in rests))))
@@ -52,18 +47,6 @@ def _check(plan: ThetaPlan) -> None:
             f"how={how!r} in windows with the condition {rest.replace('`', '')}, which only Spark can evaluate",
             accepted="how='inner' with any condition, or another how with comparisons of two inputs only",
             hint="move a condition on one input into a filter of that input",
-        )
-
-
-def check_store(frame: DataFrame) -> None:
-    """Refuse the state store that Spark would refuse once the query runs, deep in a stack trace."""
-    setting = "spark.sql.streaming.stateStore.providerClass"
-    found = frame.sparkSession.conf.get(setting) or ""
-    if found.endswith(".HDFSBackedStateStoreProvider"):
-        raise SetupError(
-            f"the session keeps streaming state in {found}, which cannot hold named segments",
-            accepted=f"{setting}=org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
-            hint="set it with spark.conf.set(...) before the join; a session of dt.session() has it",
         )
 
 
@@ -139,21 +122,28 @@ def _keys(keys: tuple[Key, ...], plan: ThetaPlan, alias: str) -> list[Column]:
     return columns
 
 
-def _unpacked(found: DataFrame, sides: Mapping[str, Side], plan: ThetaPlan) -> DataFrame:
-    how = plan.steps[0].options.how
-    inputs = plan.inputs[:1] if how in ("semi", "anti") else plan.inputs
+def _emitted(plan: ThetaPlan) -> tuple[str, ...]:
+    return plan.inputs[:1] if plan.steps[0].options.how in ("semi", "anti") else plan.inputs
+
+
+def _is_outer(plan: ThetaPlan) -> bool:
+    return plan.steps[0].options.how in ("left", "right", "full")
+
+
+def _fields(sides: Mapping[str, Side], plan: ThetaPlan) -> list[T.StructField]:
+    inputs = _emitted(plan)
     fields = [
         T.StructField(f"i{at}_{number}", field.dataType)
         for at, alias in enumerate(inputs)
         for number, (_, field) in enumerate(sides[alias].payload)
     ]
-    outer = how in ("left", "right", "full")
-    if outer:
+    if _is_outer(plan):
         fields += [T.StructField(f"p{at}", T.BooleanType()) for at in range(len(inputs))]
-    types = [kind for alias in inputs for kind in sides[alias].arrow_types()]
-    unpacked = UnpackRows((*types, *[pa.bool_()] * (len(fields) - len(types))))
-    flat = found.mapInArrow(arrow_function(unpacked), T.StructType(fields))
+    return fields
+
+
+def _structs(sides: Mapping[str, Side], plan: ThetaPlan) -> list[Column]:
     columns: list[Column] = []
-    for at, alias in enumerate(inputs):
-        columns += sides[alias].structs(f"i{at}_", present=F.col(f"p{at}") if outer else None)
-    return flat.select(*columns)
+    for at, alias in enumerate(_emitted(plan)):
+        columns += sides[alias].structs(f"i{at}_", present=F.col(f"p{at}") if _is_outer(plan) else None)
+    return columns

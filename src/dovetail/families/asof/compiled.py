@@ -62,9 +62,10 @@ def find_keys(codes: Codes, table: Codes, numbers: Index, low: int) -> Index:  #
     """The numbers of codes that :func:`number_keys` has seen; -1 for all others."""
     out = np.empty(codes.size, dtype=np.int64)
     if table.size == 0:
-        high = low + numbers.size - 1
         for i in range(codes.size):
-            out[i] = numbers[codes[i] - low] if low <= codes[i] <= high else -1
+            # Unsigned, because a signed difference of far values has no defined overflow.
+            at = np.uint64(codes[i]) - np.uint64(low)
+            out[i] = numbers[at] if at < np.uint64(numbers.size) else -1
         return out
     mask = table.size - 1
     for i in range(codes.size):

@@ -25,6 +25,7 @@ from dovetail.families.asof.kernel import KeyNumbers, RightIndex, key_columns, l
 from dovetail.families.asof.router import Routing, carried, fit, nearest_in_slices, without_sample
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
 from dovetail.families.theta.compiled import group_rows
+from dovetail.families.theta.joining import beside_blocks
 from dovetail.families.theta.stages import row_hashes
 from dovetail.segments import binary_column, blocks, concat, unpack
 
@@ -286,7 +287,7 @@ class BesideStage(JoinStage):
         index: RightIndex | None = None
         counts = dict.fromkeys(METRICS, 0)
         opened = False
-        for block, value in self._blocks(batches):
+        for block, value in beside_blocks(batches, packed=self.packed):
             began = time.perf_counter_ns()
             if not opened and value.is_valid:
                 # Spark may see that the right side is empty, and then nobody packs it.
@@ -300,16 +301,3 @@ class BesideStage(JoinStage):
         if opened:
             counts["cells"] = 1
             yield self.counts(list(counts.values()))
-
-    def _blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, Any]]:
-        """Blocks of left rows, each with the value that holds the right side."""
-        if self.packed:
-            for batch in batches:
-                for at in range(batch.num_rows):
-                    yield unpack(batch.column(0)[at].as_buffer()), batch.column(1)[at]
-            return
-        value = None
-        for block in blocks(batches):
-            if value is None:
-                value = block.column(block.num_columns - 1)[0]
-            yield block.select(range(block.num_columns - 1)), value

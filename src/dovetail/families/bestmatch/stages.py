@@ -24,6 +24,7 @@ from dovetail.families.bestmatch.kernel import Work, best_of_pairs
 from dovetail.families.bestmatch.router import Routing, axis_codes, cut_axes, fit
 from dovetail.families.bestmatch.spec import BestSpec
 from dovetail.families.theta.stages import row_hashes
+from dovetail.sampling import DENSE, SPARSE, even_sample
 from dovetail.segments import binary_column, blocks, concat, pack
 
 
@@ -31,33 +32,31 @@ from dovetail.segments import binary_column, blocks, concat, pack
 class FitStage:
     """Sampled rows of both sides in, one routing out.
 
-    A row holds the values of the axes that may be cut, and where there are keys their hash.
+    A row tells whether it belongs to the sparse sample and lies deep in its task; then it holds the values of the axes
+    that may be cut, and where there are keys their hash.
     """
 
     spec: BestSpec
     partitions: int
-    fraction: float
+    fractions: tuple[float, float] = (1 / DENSE, 1 / SPARSE)
+    """Shares of the rows that the dense and the sparse sample hold."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once, in a single task."""
+        held = [batch for batch in batches if batch.num_rows]
         axes = cut_axes(self.spec)
-        rows = 0
-        hashes = [np.empty(0, dtype=np.int64)]
-        codes = {at: [np.empty(0, dtype=np.int64)] for at in axes}
-        for block in blocks(batches):
-            rows += block.num_rows
-            good = np.flatnonzero(usable(block.columns[: len(axes)], block.num_rows))
-            block = block.take(good)
-            hashes.append(_hashes(self.spec, block, len(axes)))
-            for number, at in enumerate(axes):
-                codes[at].append(axis_codes(self.spec.compiled[at], block.column(number)))
-        routing = fit(
-            self.spec,
-            rows / self.fraction,
-            np.concatenate(hashes),
-            {at: np.concatenate(parts) for at, parts in codes.items()},
-            self.partitions,
-        )
+        codes = {at: np.empty(0, dtype=np.int64) for at in axes}
+        hashes, rows = np.empty(0, dtype=np.int64), 0.0
+        if held:
+            block = concat(held)
+            sparse, deep = (block.column(at).to_numpy(zero_copy_only=False) for at in range(2))
+            chosen, fraction = even_sample(sparse, deep, self.fractions)
+            rows = np.count_nonzero(chosen) / fraction
+            values = block.columns[2 : 2 + len(axes)]
+            block = block.take(np.flatnonzero(chosen & usable(values, block.num_rows)))
+            hashes = _hashes(self.spec, block, 2 + len(axes))
+            codes = {at: axis_codes(self.spec.compiled[at], block.column(2 + n)) for n, at in enumerate(axes)}
+        routing = fit(self.spec, rows, hashes, codes, self.partitions)
         yield pa.RecordBatch.from_arrays([binary_column([routing.to_buffer()])], names=["routing"])
 
 

@@ -267,7 +267,7 @@ class BesideStage(PairStage):
         counters = Counters()
         opened = False
         point_rows, spent, results = 0, 0, 0
-        for number, (block, value) in enumerate(self._blocks(batches)):
+        for number, (block, value) in enumerate(beside_blocks(batches, packed=self.packed)):
             if not opened:
                 # Spark may see that the small side is empty, and then nobody packs it.
                 boxes, opened = unpack(value.as_buffer()) if value.is_valid else None, True
@@ -290,18 +290,21 @@ class BesideStage(PairStage):
             counted = [point_rows, box_rows, counters.comparisons, counters.results, spent // 1000, 1]
             yield self.counts([*counted, results, point_rows + box_rows, counters.results])
 
-    def _blocks(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, pa.BinaryScalar]]:
-        """Blocks of points, each with the value that holds the box side."""
-        if self.packed:
-            for batch in batches:
-                for at in range(batch.num_rows):
-                    yield unpack(batch.column(0)[at].as_buffer()), batch.column(1)[at]
-            return
-        value = None
-        for block in blocks(batches):
-            if value is None:
-                value = block.column(block.num_columns - 1)[0]
-            yield block, value
+
+def beside_blocks(
+    batches: Iterable[pa.RecordBatch], *, packed: bool
+) -> Iterator[tuple[pa.RecordBatch, pa.BinaryScalar]]:
+    """Blocks of rows, each with the value that holds the whole of the small side."""
+    if packed:
+        for batch in batches:
+            for at in range(batch.num_rows):
+                yield unpack(batch.column(0)[at].as_buffer()), batch.column(1)[at]
+        return
+    value = None
+    for block in blocks(batches):
+        if value is None:
+            value = block.column(block.num_columns - 1)[0]
+        yield block.select(range(block.num_columns - 1)), value
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ from dovetail.families.theta.kernel import Index
 from dovetail.families.theta.papers import PairRouting, end_codes, partition_axis
 from dovetail.families.theta.router import Routing, Sample, fit
 from dovetail.families.theta.spec import Options, Step
+from dovetail.sampling import even_sample
 from dovetail.segments import binary_column, blocks, concat, pack, unpack
 
 POINTS, BOXES = 0, 1
@@ -112,8 +113,7 @@ class FitStage(Stage):
 
     def _codes(self, batch: pa.RecordBatch) -> tuple[list[float], list[list[Codes] | None]]:
         side, sparse, deep = (batch.column(at).to_numpy(zero_copy_only=False) for at in range(3))
-        # One sample has one density, or the first rows of a large task would weigh more than the others.
-        fraction, chosen = (self.fractions[1], sparse) if deep.any() else (self.fractions[0], np.ones_like(sparse))
+        chosen, fraction = even_sample(sparse, deep, self.fractions)
         rows, codes = [0.0, 0.0], list[list[Codes] | None]([None, None])
         first = 3
         for which, all_keys in ((POINTS, self.step.point_keys), (BOXES, self.step.box_keys)):
@@ -175,8 +175,6 @@ class RouteStage(Stage):
 
     routing: bytes | None = None
     """The routing where it is known before the job (no sampling); else it comes with the first row."""
-    blind: bytes | None = None
-    """The routing to take where the sample is empty: Spark then runs nobody to fit one, and the value is NULL."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
@@ -184,8 +182,7 @@ class RouteStage(Stage):
         payload = self.payload[self.side]
         for block in blocks(batches):
             if routing is None:
-                fitted = block.column(block.num_columns - 1)[0]
-                routing = read_routing(fitted.as_buffer() if fitted.is_valid else self.blind or b"")
+                routing = read_routing(block.column(block.num_columns - 1)[0].as_buffer())
             rows, cells = self._places(block, routing)
             order, ends = compiled.group_rows(np.arange(cells.size), cells, routing.cells)
             kept = payload + self.travelling(self.side)

@@ -1,0 +1,77 @@
+"""How a routing comes about and reaches the workers, without a job before the user's action.
+
+sample both sides -> fit (one task)                                      a scalar subquery
+rows -> route                                                            the first row of each task carries it
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import reduce
+
+import pyarrow as pa
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from dovetail.sampling import DEEP, DENSE, SPARSE
+
+ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+_FIRST_ROW = (1 << 33) - 1
+"""monotonically_increasing_id counts the rows of a task in its low 33 bits."""
+
+
+def sampled(frame: DataFrame, *, side: int, everything: bool = False) -> DataFrame:
+    """Some rows, behind two columns: whether the sparse sample has them (``sparse``), and whether they lie ``deep``.
+
+    Spark samples: a Python task for each part of the input would cost more.
+    """
+    if everything:
+        return frame.select(F.lit(True).alias("sparse"), F.lit(False).alias("deep"), "*")
+    row = F.monotonically_increasing_id()
+    # A hash of the row's number instead of Spark's random sample, which takes twice the time.
+    draw, deep = F.xxhash64(row, F.lit(side)), row.bitwiseAND(F.lit(_FIRST_ROW)) >= DEEP
+    numbered = frame.select(draw.alias("#draw"), deep.alias("deep"), "*")
+    sparse = F.col("#draw").bitwiseAND(F.lit(SPARSE - 1)) == 0
+    dense = F.col("#draw").bitwiseAND(F.lit(DENSE - 1)) == 0
+    kept = numbered.filter(dense & (sparse | ~F.col("deep")))
+    return kept.select(sparse.alias("sparse"), *kept.columns[1:])
+
+
+def fitted(samples: Sequence[DataFrame], fit: Callable[..., Iterator[pa.RecordBatch]], blind: bytes) -> Column:
+    """The routing that one task fits to the samples, as a scalar subquery.
+
+    Spark runs nobody to fit one where it sees that all samples are empty; then it is `blind`.
+    """
+    gathered = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), samples)
+    schema = T.StructType([T.StructField("routing", T.BinaryType())])
+    found = gathered.repartition(1).mapInArrow(arrow_function(fit), schema).scalar()
+    return F.coalesce(found, F.lit(blind))
+
+
+def carrying(frame: DataFrame, value: Column | None) -> DataFrame:
+    """Rows with a last column ``g`` that holds `value` on the first row of each task, and NULL on all others.
+
+    Without a value, the rows as they are.
+    """
+    if value is None:
+        return frame
+    first = F.monotonically_increasing_id().bitwiseAND(F.lit(_FIRST_ROW)) == 0
+    return frame.select("*", F.when(first, value).alias("g"))
+
+
+def arrow_function(stage: Callable[..., Iterator[pa.RecordBatch]]) -> ArrowFunction:
+    """A stage as the plain function that mapInArrow wants."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return stage(batches)
+
+    return run
+
+
+def cell_function(stage: Callable[..., Iterator[pa.RecordBatch]]) -> ArrowFunction:
+    """A stage as the function that applyInArrow wants; PySpark reads its form off the annotations."""
+    run = arrow_function(stage)
+    run.__annotations__ = {"batches": Iterator[pa.RecordBatch], "return": Iterator[pa.RecordBatch]}
+    return run
