@@ -1,14 +1,13 @@
 """Dovetail: the joins Apache Spark lacks.
 
-Importing this package does not import PySpark; the first call that needs it does.
+Importing this package loads next to nothing; the first use of a name loads what it needs.
 """
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING
 
-from dovetail.api import approx_join, asof_join, bestmatch_join, estimates, explain, quality, theta_join, window_join
-from dovetail.criteria import closest, least, most, overlap, prefer, youngest
 from dovetail.errors import (
     ArgumentError,
     DovetailError,
@@ -18,9 +17,20 @@ from dovetail.errors import (
     UnknownNameError,
     UnsupportedTypeError,
 )
-from dovetail.families.window.graph import after, path
 
 if TYPE_CHECKING:
+    from dovetail.api import (
+        approx_join,
+        asof_join,
+        bestmatch_join,
+        estimates,
+        quality,
+        theta_join,
+        window_join,
+    )
+    from dovetail.api.explain import explain
+    from dovetail.criteria import closest, least, most, overlap, prefer, youngest
+    from dovetail.families.window.graph import after, path
     from dovetail.spark.metrics import metrics
     from dovetail.spark.session import session
 
@@ -54,13 +64,29 @@ __all__ = [
     "youngest",
 ]
 
-_LAZY = {"metrics": "dovetail.spark.metrics", "session": "dovetail.spark.session"}
+_MODULES = {
+    "dovetail.api": (
+        "approx_join", "asof_join", "bestmatch_join", "estimates", "explain", "quality", "theta_join", "window_join",
+    ),
+    "dovetail.criteria": ("closest", "least", "most", "overlap", "prefer", "youngest"),
+    "dovetail.families.window.graph": ("after", "path"),
+    "dovetail.spark.metrics": ("metrics",),
+    "dovetail.spark.session": ("session",),
+}  # fmt: skip
+_HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
-    """Names whose modules import PySpark, loaded when first asked for."""
-    if name in _LAZY:
-        import importlib
+    """A public name, from the module that is loaded when it is first asked for.
 
-        return getattr(importlib.import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
+    A worker of Spark imports this package for one kernel: it must not pay for PySpark, the parser and all families.
+    """
+    if name not in _HOMES:
+        raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
+    found: object = getattr(importlib.import_module(_HOMES[name]), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

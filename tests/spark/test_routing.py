@@ -37,6 +37,6 @@ def test_inputs_too_small_for_a_sample(spark, rows):
     frame = spark.range(rows).selectExpr("id", "CAST(id AS DOUBLE) AS x", "timestamp_seconds(id) AS t")
     pairs = {"R": frame, "S": frame}
     assert dt.theta_join(pairs, on="R.x <= S.x").count() == rows * (rows + 1) // 2
-    assert dt.asof_join(pairs, time="t", tolerance="1 hour").count() == rows
+    assert dt.asof_join(pairs, time="t", within="1 hour").count() == rows
     near = dt.bestmatch_join(pairs, on=[dt.closest("x", within=0.5)], how="left")
     assert near.count() == rows

@@ -23,6 +23,8 @@ from dovetail.windows import duration
 
 CELLS_PER_TASK = 4
 """Cells of a batch join per shuffle partition: a task holds one cell at a time."""
+CELLS_PER_STREAMING_TASK = 2
+"""The results of one cell travel on while the next one is joined; every further cell costs calls of the state store."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,8 @@ def plan_window(
     grid = choose_grid(conditions, graph, how, streaming=streaming, numeric=numeric)
     partitions = options.partitions or facts.shuffle_partitions
     spread = conditions.classes or grid is not None
-    cells = (partitions if streaming else CELLS_PER_TASK * partitions) if spread else 1
+    per_task = CELLS_PER_STREAMING_TASK if streaming else CELLS_PER_TASK
+    cells = per_task * partitions if spread else 1
     return WindowPlan(
         inputs=inputs,
         streams=facts.streams,

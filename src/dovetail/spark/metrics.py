@@ -16,7 +16,6 @@ from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 
 from dovetail.errors import ArgumentError
-from dovetail.families.theta.joining import METRICS
 from dovetail.plan import Plan
 
 _HANDLE = "_dovetail"
@@ -26,7 +25,7 @@ _numbers = itertools.count(1)
 class Recorder:
     """The observations of one step of a join."""
 
-    def __init__(self, name: str, tasks: int, *, streaming: bool, names: tuple[str, ...] = METRICS) -> None:
+    def __init__(self, name: str, tasks: int, *, streaming: bool, names: tuple[str, ...]) -> None:
         self.name = name
         self.names = names
         self.tasks = tasks

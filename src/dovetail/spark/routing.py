@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dovetail.sampling import DEEP, DENSE, SPARSE
+from dovetail.spark.worker import settle
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -65,7 +66,8 @@ def arrow_function(stage: Callable[..., Iterator[pa.RecordBatch]]) -> ArrowFunct
     """A stage as the plain function that mapInArrow wants."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return stage(batches)
+        yield from stage(batches)
+        settle(type(stage).__name__)
 
     return run
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from pyspark import TaskContext
+from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
@@ -27,7 +27,8 @@ from dovetail.errors import DovetailError, SetupError
 from dovetail.family import StreamKernel
 from dovetail.segments import FORMAT, binary_column, blocks, pack, unpack
 from dovetail.spark.metrics import Recorder
-from dovetail.spark.routing import ArrowFunction, arrow_function
+from dovetail.spark.routing import ArrowFunction, arrow_function, cell_function
+from dovetail.spark.worker import settle
 
 PACKED = T.StructType(
     [
@@ -109,7 +110,9 @@ class Cell(StatefulProcessor):
     """
 
     def __init__(self, make: Callable[[], StreamKernel], metrics: tuple[str, ...]) -> None:
-        self._make = make
+        # Spark opens a processor on the driver too, to hear of its state, and then drops it.  Sealed, the kernel and
+        # the compiler behind it are loaded where rows arrive and nowhere else.
+        self._sealed: bytes = cloudpickle.dumps(make)  # type: ignore[no-untyped-call]
         self._metrics = metrics
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -132,10 +135,11 @@ class Cell(StatefulProcessor):
             yield from self._run([], timerValues)
 
     def close(self) -> None:
-        """Called by Spark after the last cell of a task; there is nothing to let go of."""
+        """Called by Spark after the last cell of a task."""
+        settle("Cell")
 
     def _run(self, segments: list[tuple[int, pa.RecordBatch]], timer_values: Any) -> Iterator[Row]:
-        kernel = self._make()
+        kernel: StreamKernel = cloudpickle.loads(self._sealed)()
         watermark = timer_values.getCurrentWatermarkInMs() if timer_values is not None else -1
         stored = Stored(self._segments)
         kernel.restore(stored, watermark * 1000 if watermark is not None and watermark > 0 else None)
@@ -293,8 +297,7 @@ def _whole_cells(
         none = [pa.nulls(1, kind) for kind in types]  # type: ignore[call-overload]
         yield pa.RecordBatch.from_arrays([*none, counts], names=names)
 
-    run.__annotations__ = {"batches": Iterator[pa.RecordBatch], "return": Iterator[pa.RecordBatch]}
-    return run
+    return cell_function(run)
 
 
 def _check_store(frame: DataFrame) -> None:

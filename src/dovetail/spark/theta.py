@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from dovetail.families.theta.joining import METRICS
 from dovetail.plan.theta import Facts, ThetaPlan, ThetaStep
 from dovetail.predicates import Band, Equality, Inequality, Predicate, Term
 from dovetail.spark.batch import join_step
@@ -59,7 +60,7 @@ def theta_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan) -> DataFrame:
 
 def _observed_step(left: Side, right: Side, step: ThetaStep, handle: Handle, *, streaming: bool) -> Side:
     name = f"dovetail({','.join([*step.left, step.right])})"
-    recorder = Recorder(name, step.shuffle_partitions, streaming=streaming)
+    recorder = Recorder(name, step.shuffle_partitions, streaming=streaming, names=METRICS)
     handle.recorders.append(recorder)
     result = join_step(left, right, step, recorder)
     fields = dict(left.fields)
