@@ -7,13 +7,25 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from dovetail.api import approx_join, asof_join, bestmatch_join, estimates, explain, quality, theta_join, window_join
+from dovetail.api import (
+    approx_join,
+    asof_join,
+    bestmatch_join,
+    estimates,
+    explain,
+    quality,
+    register_order,
+    sql,
+    theta_join,
+    window_join,
+)
 from dovetail.criteria import closest, least, most, overlap, prefer, youngest
 from dovetail.errors import (
     ArgumentError,
     DovetailError,
     PredicateError,
     SetupError,
+    StatementError,
     UnboundedJoinError,
     UnknownNameError,
     UnsupportedTypeError,
@@ -31,6 +43,7 @@ __all__ = [
     "DovetailError",
     "PredicateError",
     "SetupError",
+    "StatementError",
     "UnboundedJoinError",
     "UnknownNameError",
     "UnsupportedTypeError",
@@ -48,7 +61,9 @@ __all__ = [
     "path",
     "prefer",
     "quality",
+    "register_order",
     "session",
+    "sql",
     "theta_join",
     "window_join",
     "youngest",
