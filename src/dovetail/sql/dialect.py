@@ -368,6 +368,12 @@ def read_query(text: str) -> exp.Expr:
     for token in tokens:
         if token.token_type is TokenType.SEMICOLON:
             raise in_statement(text, token.start, "a second statement follows", accepted=ACCEPTED)
+    for at in range(2, len(tokens)):
+        before, word, behind = (token.token_type for token in tokens[at - 2 : at + 1])
+        if (before, word, behind) == (TokenType.GROUP_BY, TokenType.WINDOW, TokenType.L_PAREN):
+            # sqlglot would take GROUP BY window(ts, '1 hour') for an empty GROUP BY and a clause WINDOW.
+            given = tokens[at - 1]
+            tokens[at - 1] = Token(TokenType.VAR, given.text, given.line, given.col, given.start, given.end)
     try:
         (tree,) = _DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
     except ParseError as error:

@@ -29,7 +29,7 @@ Size: TypeAlias = int | str
 
 @dataclass(frozen=True)
 class Window:
-    """``WINDOW = size``, ``WINDOW (A, B) = size``, ``WINDOW (A, B) BETWEEN low AND high``, ``DWINDOW (A, B) = size``."""
+    """``WINDOW = size``, ``WINDOW (A, B) = size`` or ``BETWEEN low AND high``, ``DWINDOW (A, B) = size``."""
 
     at: int
     sizes: tuple[Size, ...]

@@ -1,8 +1,8 @@
 """The user's text with the joins that Dovetail takes replaced; every other character stays.
 
-A join's result is a frame with one column for each input.  In the text it becomes a table with hidden columns, and behind it
-each relation again under its own alias, as a lateral subquery of one row.  So names, stars and ambiguities mean what they
-meant before, and Spark's optimizer turns all of it into one projection.
+A join's result is a frame with one column for each input.  In the text it becomes a table with hidden columns, and
+behind it each relation again under its own alias, as a lateral subquery of one row.  So names, stars and ambiguities
+mean what they meant before, and Spark's optimizer turns all of it into one projection.
 """
 
 from __future__ import annotations
