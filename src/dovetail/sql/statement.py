@@ -166,8 +166,18 @@ def _blocks(node: exp.Expr, reader: _Reader, scopes: tuple[Scope, ...], *, recur
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, exp.Expr) and key != "with_":
                 yield from _blocks(child, reader, scopes, recursive=recursive)
-    if isinstance(node, exp.Select) and node.args.get("from_") is not None and "from_stop" in node.meta:
+    if isinstance(node, exp.Select) and _placed(node):
         yield reader.block(node, scopes, recursive=recursive)
+
+
+def _placed(node: exp.Select) -> bool:
+    """Whether the parts of a SELECT stand in the text; sqlglot makes up some of its own, for TABLE and DESCRIBE."""
+    source, joins, where = node.args.get("from_"), node.args.get("joins") or [], node.args.get("where")
+    if source is None or "from_stop" not in node.meta:
+        return False
+    parts = [source, source.this, *joins, *(join.this for join in joins)]
+    parts += [where, where.this] if where is not None else []
+    return all(part is not None and "at" in part.meta for part in parts)
 
 
 class _Reader:
