@@ -79,7 +79,7 @@ class Block:
 
     line: int
     at: Slice
-    """FROM and its joins."""
+    """What stands behind FROM: relations and joins."""
     first: Relation
     joins: tuple[Join, ...]
     extras: Extras
@@ -194,7 +194,7 @@ class _Reader:
         where = node.args.get("where")
         return Block(
             line=self._text.count("\n", 0, start) + 1,
-            at=Slice(start, node.meta["from_stop"]),
+            at=Slice(source.this.meta["at"].start, node.meta["from_stop"]),
             first=self.relation(source.this),
             joins=tuple(self.join(join) for join in node.args.get("joins") or []),
             extras=node.meta["extras"],
@@ -231,7 +231,8 @@ class _Reader:
         odd = how is None or node.args.get("using") or node.args.get("pivots") or method not in ("", "ASOF")
         kind: Kind = "bestmatch" if best else "spark" if odd else "asof" if method else "plain"
         condition = node.args.get("on")
-        placed = condition is not None and "at" in condition.meta
+        certain = isinstance(condition, exp.Boolean) and bool(condition.this)
+        placed = condition is not None and "at" in condition.meta and not certain
         return Join(
             relation=self.relation(node.this),
             how=how or "inner",

@@ -72,13 +72,15 @@ class Conditions:
         self.columns = columns
 
     def readable(self, places: Iterable[Slice]) -> dict[Slice, Predicate]:
-        """Those conditions that only concern rows of these relations: no subqueries, no outer columns."""
+        """Those conditions that only concern rows of these relations: no constants, no subqueries, no outer columns."""
         found = {}
         for place in places:
             try:
-                found[place] = parse(place.of(self.text), self.columns)
+                predicate = parse(place.of(self.text), self.columns)
             except (PredicateError, UnknownNameError):
                 continue
+            if all(aliases_of(part) for part in parts_of(predicate)):
+                found[place] = predicate
         return found
 
     def joined(self, places: Iterable[Slice]) -> str:
