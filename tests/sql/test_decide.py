@@ -24,7 +24,7 @@ def decided(text: str, **changes) -> Decision:
     why = worth_a_look(block, text)
     if why is not None:
         return Decision((), why)
-    columns = {relation.alias: COLUMNS[relation.alias.upper()] for relation in block.relations}
+    columns = {one.alias: COLUMNS[one.alias.upper()] for one in block.relations if one.separate}
     return decide(block, text, Facts(**{"columns": columns, "timestamps": STAMPS, **changes}))
 
 
@@ -46,6 +46,7 @@ def only(text: str, **changes):
         ("SELECT 1 FROM A JOIN B USING (k) WHERE A.x < B.x", "every join has an equality or only Spark"),
         ("SELECT 1 FROM A JOIN B ON A.x < (SELECT max(x) FROM C) AND A.x < B.y", "only Spark can evaluate"),
         ("SELECT 1 FROM A, LATERAL (SELECT A.x AS y) B WHERE A.x < B.y", "a lateral"),
+        ("SELECT 1 FROM A CROSS JOIN LATERAL (SELECT A.x AS y) B LEFT JOIN C ON A.x < C.x", "only Spark can do it"),
     ],
 )
 def test_what_stays_with_spark(text, why):
@@ -229,6 +230,10 @@ def test_memory():
         ("SELECT 1 FROM A LEFT JOIN B ON A.k = B.k WITHIN MEMORY 5", "a left join within memory"),
         ("SELECT 1 FROM A ASOF RIGHT JOIN B ON A.x > B.x", "ASOF RIGHT JOIN"),
         ("SELECT 1 FROM A ASOF JOIN B ON A.k = B.k", "without an inequality"),
+        ("SELECT 1 FROM A ASOF JOIN B USING (k, x)", "without ON"),
+        ("SELECT 1 FROM (A ASOF JOIN B ON A.x > B.x) JOIN C ON A.k = C.k", "in parentheses"),
+        ("FROM A ASOF JOIN B ON A.x > B.x SELECT 1", "in front of SELECT"),
+        ("FROM A ASOF JOIN B ON A.x > B.x |> SELECT A.x", "beside the pipe"),
         ("SELECT 1 FROM A ASOF JOIN B ON A.x < B.x AND A.y < B.y", "more than one inequality"),
         ("SELECT 1 FROM A ASOF LEFT JOIN B ON A.x > B.x AND A.y = 1", "with the condition A.y = 1"),
         ("SELECT 1 FROM A ASOF JOIN B ON A.x > B.x AND A.y - B.y <= 5", "a tolerance that cannot be read"),

@@ -141,7 +141,7 @@ class _Keys:
 def _theta(step: _Step, text: str, facts: Facts) -> Task | None:
     """A plain join, if it has an inequality and no equality between its sides."""
     inputs = step.inputs
-    if any(not relation.separate for relation in (step.join.relation, *(step.left if not step.prefix else ()))):
+    if not all(relation.separate for relation in (step.join.relation, *step.left)):
         return None
     conditions = Conditions(text, _columns(step, facts))
     if len(conditions.readable(step.join.on)) < len(step.join.on):

@@ -12,7 +12,7 @@ from typing import Literal
 from sqlglot import Token, TokenType, exp
 
 from dovetail.clauses import Clauses
-from dovetail.errors import StatementError
+from dovetail.errors import StatementError, in_statement
 from dovetail.sql.dialect import read_query, tokens_of
 from dovetail.sql.grammar import Best, Extras, Slice
 from dovetail.sqltext import Item
@@ -136,6 +136,7 @@ def read_statement(text: str) -> Statement:
     tokens = tokens_of(text)
     # sqlglot turns the pipe syntax into other queries, whose parts no longer stand anywhere in the text.
     piped = any(token.token_type is TokenType.PIPE_GT for token in tokens)
+    _refuse_misplaced(tree, text, piped=piped)
     try:
         blocks = () if piped else tuple(_blocks(tree, _Reader(text, tokens), (), recursive=False))
     except RecursionError:
@@ -170,10 +171,23 @@ def _blocks(node: exp.Expr, reader: _Reader, scopes: tuple[Scope, ...], *, recur
         yield reader.block(node, scopes, recursive=recursive)
 
 
+def _refuse_misplaced(tree: exp.Expr, text: str, *, piped: bool) -> None:
+    """Refuse our joins where nobody would take them: Spark would read ASOF as an alias, and join as it likes."""
+    for node in tree.find_all(exp.Join, exp.Select):
+        select = node.parent if isinstance(node, exp.Join) else node
+        ours = "best" in node.meta or str(node.args.get("method") or "").upper() == "ASOF" or node.meta.get("extras")
+        if ours and (piped or not isinstance(select, exp.Select) or not _placed(select)):
+            at = node.meta["at"].start if "at" in node.meta else 0
+            raise in_statement(
+                text, at, "a join of Dovetail in parentheses, in front of SELECT or beside the pipe |>",
+                accepted="SELECT ... FROM, with the join behind it", hint="put it into a WITH clause and name that",
+            )  # fmt: skip
+
+
 def _placed(node: exp.Select) -> bool:
     """Whether the parts of a SELECT stand in the text; sqlglot makes up some of its own, for TABLE and DESCRIBE."""
     source, joins, where = node.args.get("from_"), node.args.get("joins") or [], node.args.get("where")
-    if source is None or "from_stop" not in node.meta:
+    if source is None or "from_stop" not in node.meta or source.this is None or source.this.args.get("joins"):
         return False
     parts = [source, source.this, *joins, *(join.this for join in joins)]
     parts += [where, where.this] if where is not None else []
@@ -228,14 +242,14 @@ class _Reader:
         best = node.meta.get("best")
         method = str(node.args.get("method") or "").upper()
         how = _HOWS.get((str(node.args.get("side") or "").upper(), str(node.args.get("kind") or "").upper()))
-        odd = how is None or node.args.get("using") or node.args.get("pivots") or method not in ("", "ASOF")
-        kind: Kind = "bestmatch" if best else "spark" if odd else "asof" if method else "plain"
+        odd = how is None or node.args.get("using") or node.args.get("pivots") or method != ""
+        kind: Kind = "bestmatch" if best else "asof" if method == "ASOF" else "spark" if odd else "plain"
         condition = node.args.get("on")
         certain = isinstance(condition, exp.Boolean) and bool(condition.this)
         placed = condition is not None and "at" in condition.meta and not certain
         return Join(
             relation=self.relation(node.this),
-            how=how or "inner",
+            how=how or "full",  # what else there may be is nothing that an as-of join can do
             kind=kind,
             on=self.conjuncts(condition.meta["at"]) if condition is not None and placed else (),
             best=best,
