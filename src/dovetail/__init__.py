@@ -13,6 +13,7 @@ from dovetail.errors import (
     DovetailError,
     PredicateError,
     SetupError,
+    StatementError,
     UnboundedJoinError,
     UnknownNameError,
     UnsupportedTypeError,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
         window_join,
     )
     from dovetail.api.explain import explain
+    from dovetail.api.sql import register_order, sql
     from dovetail.criteria import closest, least, most, overlap, prefer, youngest
     from dovetail.families.window.graph import after, path
     from dovetail.spark.metrics import metrics
@@ -41,6 +43,7 @@ __all__ = [
     "DovetailError",
     "PredicateError",
     "SetupError",
+    "StatementError",
     "UnboundedJoinError",
     "UnknownNameError",
     "UnsupportedTypeError",
@@ -58,7 +61,9 @@ __all__ = [
     "path",
     "prefer",
     "quality",
+    "register_order",
     "session",
+    "sql",
     "theta_join",
     "window_join",
     "youngest",
@@ -66,7 +71,8 @@ __all__ = [
 
 _MODULES = {
     "dovetail.api": (
-        "approx_join", "asof_join", "bestmatch_join", "estimates", "explain", "quality", "theta_join", "window_join",
+        "approx_join", "asof_join", "bestmatch_join", "estimates", "explain", "quality", "register_order", "sql",
+        "theta_join", "window_join",
     ),
     "dovetail.criteria": ("closest", "least", "most", "overlap", "prefer", "youngest"),
     "dovetail.families.window.graph": ("after", "path"),

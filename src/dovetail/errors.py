@@ -38,6 +38,10 @@ class PredicateError(DovetailError, ValueError):
     """A join condition cannot be read, or can be read in two ways."""
 
 
+class StatementError(DovetailError, ValueError):
+    """A SQL statement cannot be read, or asks for a join that does not exist."""
+
+
 class UnknownNameError(DovetailError, LookupError):
     """An alias or a column that no input has."""
 
@@ -103,3 +107,12 @@ def at_position(text: str, line: int, column: int) -> str:
     rows = text.splitlines() or [""]
     row = rows[min(line, len(rows)) - 1]
     return f"    {row}\n    {' ' * (max(column, 1) - 1)}^"
+
+
+def in_statement(
+    text: str, offset: int, given: str, *, accepted: str | None = None, hint: str | None = None
+) -> StatementError:
+    """The error for the place `offset` of a SQL statement: its line, with a caret under the place."""
+    offset = min(max(offset, 0), len(text))
+    line, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
+    return StatementError(f"SQL, line {line}: {given}\n{at_position(text, line, column)}", accepted=accepted, hint=hint)

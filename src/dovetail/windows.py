@@ -78,6 +78,18 @@ def singular(word: str) -> str:
     return word[:-1] if word.endswith("s") and word[:-1] in MICROSECONDS else word
 
 
+def is_unit(word: str) -> bool:
+    """Whether a word names a unit of time, those without a fixed length included.
+
+    Examples
+    --------
+    >>> is_unit("MINUTES"), is_unit("min"), is_unit("months"), is_unit("apples")
+    (True, True, True, False)
+    """
+    unit = singular(word.lower())
+    return unit in MICROSECONDS or unit in _SHORT or unit.removesuffix("s") in _NO_FIXED_LENGTH
+
+
 def duration(value: str | timedelta, *, argument: str) -> int:
     """Read a length of time as a positive number of whole microseconds.
 

@@ -43,6 +43,9 @@ beside = run(dt.theta_join({"A": stream(), "B": small}, on="A.id < B.id"), "besi
 assert beside == [(i, j) for i in range(20) for j in range(i + 1, 20)]
 windows = run(dt.theta_join({"A": stream(), "B": stream()}, on="A.id < B.id", window=5), "windows")
 assert windows == [(i, j) for i, j in beside if i // 5 == j // 5]
+text = "SELECT A.id, count(*) AS n FROM A, B WHERE A.id < B.id AND '{}' <> '' GROUP BY A.id"
+assert {row.id: row.n for row in dt.sql(text, A=small, B=small).collect()} == {i: 19 - i for i in range(19)}
+assert dt.sql(text, A=stream(), B=small).isStreaming
 print("all good")
 spark.stop()
 """

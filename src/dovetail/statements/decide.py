@@ -1,0 +1,269 @@
+"""Which joins of a SELECT Dovetail takes, and as which call.
+
+A clause of the dialect decides by itself.  A plain join is taken where Spark would compare all pairs: where no equality
+connects the two sides but an inequality or a band does.  Everything else stays Spark's.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any
+
+from dovetail.errors import in_statement, listing
+from dovetail.families.window.graph import after, path
+from dovetail.predicates import Predicate
+from dovetail.statements.chain import chain_tasks
+from dovetail.statements.grammar import Slice, Window
+from dovetail.statements.statement import Block
+from dovetail.statements.tasks import (
+    Conditions,
+    Facts,
+    Input,
+    Task,
+    alias_named,
+    aliases_of,
+    broadcast,
+    group_alias,
+    parts_of,
+    refuse_odd,
+    refuse_special,
+    refuse_two_streams,
+)
+
+_COMPARES = re.compile(r"[<>]|\bBETWEEN\b", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The joins that Dovetail takes, in the order in which they run, or why there are none."""
+
+    tasks: tuple[Task, ...]
+    why: str
+
+
+def worth_a_look(block: Block, text: str) -> str | None:
+    """Why a SELECT is Spark's without any knowledge of its columns; None where columns have to tell."""
+    special = any(join.kind in ("asof", "bestmatch") for join in block.joins)
+    if block.recursive and (block.extras or special):
+        raise in_statement(
+            text, block.at.start, "a join of Dovetail inside WITH RECURSIVE", accepted="a WITH without RECURSIVE"
+        )
+    if block.extras or special:
+        return None
+    if not block.joins:
+        return "no join"
+    if block.recursive:
+        return "part of a recursive definition"
+    conditions = [*block.conjuncts, *(place for join in block.joins for place in join.on)]
+    if not any(_COMPARES.search(place.of(text)) for place in conditions):
+        return "equalities alone, which Spark does well"
+    return None
+
+
+def decide(block: Block, text: str, facts: Facts) -> Decision:
+    """Decide on a SELECT.
+
+    Examples
+    --------
+    >>> from dovetail.statements.statement import read_statement
+    >>> text = "SELECT * FROM R, S WHERE R.x < S.x AND R.y > 0"
+    >>> facts = Facts({"R": ["x", "y"], "S": ["x"]})
+    >>> (task,) = decide(read_statement(text).blocks[0], text, facts).tasks
+    >>> task.family, task.options["on"]
+    ('theta', 'R.x < S.x AND R.y > 0')
+    >>> text = "SELECT * FROM R JOIN S ON R.x = S.x AND R.y < S.y"
+    >>> decide(read_statement(text).blocks[0], text, Facts({"R": ["x", "y"], "S": ["x", "y"]})).why
+    'an equality connects all of R, S, which Spark does well'
+    """
+    if block.extras:
+        task = _window_task(block, text, facts) if block.extras.windows else _approx_task(block, text, facts)
+        return Decision((task,), task.why)
+    if all(join.kind == "plain" and join.how == "inner" for join in block.joins):
+        return _pool(block, text, facts)
+    tasks = chain_tasks(block, text, facts)
+    return Decision(tasks, tasks[0].why if tasks else "every join has an equality or only Spark can do it")
+
+
+def _taken(block: Block, text: str, facts: Facts, how: str) -> tuple[str | None, frozenset[Slice]]:
+    """The condition of a join of all relations, and what of WHERE is in it."""
+    conditions = Conditions(text, facts.columns)
+    places = [place for join in block.joins for place in join.on]
+    moved = list(conditions.readable(block.conjuncts)) if how == "inner" else []
+    return conditions.joined([*places, *moved]) or None, frozenset(moved)
+
+
+def _inputs(block: Block) -> tuple[Input, ...]:
+    return tuple(Input(relation.alias, (relation.alias,)) for relation in block.relations)
+
+
+# --- windows and memory --------------------------------------------------------------------------------------
+
+
+def _window_task(block: Block, text: str, facts: Facts) -> Task:
+    extras = block.extras
+    refuse_odd(text, block, "a WINDOW clause")
+    refuse_special(text, block.joins, "a WINDOW clause")
+    if extras.memory is not None:
+        raise in_statement(
+            text, extras.memory.at, "WITHIN MEMORY beside a WINDOW clause", accepted="one of the two",
+            hint="a window bounds the memory of a join by itself",
+        )  # fmt: skip
+    aliases = [relation.alias for relation in block.relations]
+    if len(aliases) < 2:
+        raise in_statement(text, extras.windows[0].at, "a window of one input", accepted="two or more inputs in FROM")
+    hows = {join.how for join in block.joins}
+    if hows != {"inner"} and len(aliases) > 2:
+        outer = next(join for join in block.joins if join.how != "inner")
+        raise in_statement(
+            text, outer.at.start, f"a {outer.how} join among {len(aliases)} inputs with windows",
+            accepted="inner joins, or two inputs",
+        )  # fmt: skip
+    how = block.joins[0].how if len(aliases) == 2 else "inner"
+    on, moved = _taken(block, text, facts, how)
+    options: dict[str, Any] = {
+        "on": on,
+        "time": _times(block, text, facts),
+        "within": _within(extras.windows, text, aliases),
+        "how": how,
+    }
+    return Task("window", _inputs(block), options, block.at, "it has windows", moved)
+
+
+def _within(windows: tuple[Window, ...], text: str, aliases: Collection[str]) -> Any:
+    if len(windows) == 1 and not windows[0].aliases:
+        return windows[0].sizes[0]
+    found: dict[tuple[str, str], Any] = {}
+    for window in windows:
+        if not window.aliases:
+            raise in_statement(
+                text,
+                window.at,
+                "a window for all inputs beside other windows",
+                accepted="WINDOW (A, B) = ... for each pair",
+            )
+        stops = [alias_named(text, window.at, name, aliases, "the window") for name in window.aliases]
+        hops = len(stops) - 1
+        if len(window.sizes) not in (1, hops) and not window.between:
+            raise in_statement(
+                text,
+                window.at,
+                f"{hops} hop(s) and {len(window.sizes)} lengths",
+                accepted="one length, or one for each hop",
+            )
+        if window.both_ways:
+            if len(windows) > 1:
+                raise in_statement(text, window.at, "BOTH WAYS beside other windows", accepted="one path alone")
+            return path(" -> ".join(stops), window.sizes[0] if len(window.sizes) == 1 else window.sizes, both_ways=True)
+        sizes = window.sizes * hops if len(window.sizes) == 1 else window.sizes
+        for at in range(hops):
+            pair = (stops[at], stops[at + 1])
+            if pair in found or pair[0] == pair[1]:
+                what = f"two windows from {pair[0]} to {pair[1]}" if pair in found else "a window to itself"
+                raise in_statement(text, window.at, what, accepted="one window for each pair of two inputs")
+            if window.between:
+                found[pair] = (window.sizes[0], window.sizes[1])
+            else:
+                found[pair] = after(sizes[at]) if window.directed else sizes[at]
+    return found
+
+
+def _times(block: Block, text: str, facts: Facts) -> dict[str, str]:
+    """The time column of every input: what TIME says, else the watermark's, else the only timestamp."""
+    aliases = [relation.alias for relation in block.relations]
+    said: dict[str, str] = {}
+    for time in block.extras.times:
+        if time.alias is None:
+            said.update({alias: time.column for alias in aliases if alias not in said})
+        else:
+            said[alias_named(text, time.at, time.alias, aliases, "TIME")] = time.column
+    for alias in aliases:
+        if alias in said:
+            continue
+        choices = facts.watermarked.get(alias) or facts.timestamps.get(alias) or ()
+        if len(choices) != 1:
+            what = f"has the timestamps {listing(choices)}" if choices else "has no column of type timestamp"
+            raise in_statement(
+                text, block.extras.windows[0].at, f"the time of {alias} is not clear: it {what}",
+                accepted="a clause behind the window, such as TIME ts or TIME A.ts, B.at",
+                hint="a stream has its time from withWatermark, a table from its only timestamp; numbers need TIME",
+            )  # fmt: skip
+        said[alias] = choices[0]
+    return said
+
+
+def _approx_task(block: Block, text: str, facts: Facts) -> Task:
+    memory = block.extras.memory
+    if memory is None:
+        raise AssertionError("a SELECT with extras has windows or a memory limit")
+    refuse_odd(text, block, "WITHIN MEMORY")
+    refuse_special(text, block.joins, "WITHIN MEMORY")
+    for join in block.joins:
+        if join.how != "inner":
+            raise in_statement(text, join.at.start, f"a {join.how} join within memory", accepted="inner joins")
+    on, moved = _taken(block, text, facts, "inner")
+    if on is None:
+        raise in_statement(text, memory.at, "WITHIN MEMORY without a condition", accepted="JOIN ... ON R.k = S.k")
+    options: dict[str, Any] = {"on": on, "memory": memory.amount}
+    if memory.policy is not None:
+        options["policy"] = memory.policy.lower()
+    if memory.seed is not None:
+        options["seed"] = memory.seed
+    return Task("approx", _inputs(block), options, block.at, "it has a memory limit", moved)
+
+
+# --- inequalities ----------------------------------------------------------------------------------------------
+
+
+def _pool(block: Block, text: str, facts: Facts) -> Decision:
+    """Inner joins, whose conditions count together wherever they stand."""
+    if any(not relation.separate for relation in block.relations):
+        return Decision((), "a lateral or nested relation")
+    conditions = Conditions(text, facts.columns)
+    places = [place for join in block.joins for place in join.on]
+    if len(conditions.readable(places)) < len(places):
+        return Decision((), "a condition that only Spark can evaluate")
+    moved = list(conditions.readable(block.conjuncts))
+    predicate = conditions.parsed([*places, *moved])
+    aliases = [relation.alias for relation in block.relations]
+    forced = "DOVETAIL" in block.hints
+    groups = _connected(aliases, [] if forced else [aliases_of(part) for part in predicate.equalities])
+    named = listing(aliases)
+    if len(groups) == 1:
+        return Decision((), f"an equality connects all of {named}, which Spark does well")
+    if len(_connected(aliases, [*predicate.edges()])) > 1:
+        return Decision((), f"no comparison connects all of {named}: a product, which Spark does as well")
+    inputs, on = _grouped(conditions, predicate, groups, aliases)
+    if all(not one.nested for one in inputs):
+        on = conditions.joined([*places, *moved])
+    refuse_two_streams(text, block.at.start, inputs, facts)
+    options: dict[str, Any] = {"on": on} | broadcast(block, inputs)
+    why = "the hint asks for it" if forced else f"no equality connects {' with '.join(one.alias for one in inputs)}"
+    return Decision((Task("theta", inputs, options, block.at, why, frozenset(moved)),), why)
+
+
+def _connected(aliases: list[str], edges: list[frozenset[str]]) -> list[list[str]]:
+    """Aliases in groups that edges connect, in the order of FROM."""
+    groups = [{alias} for alias in aliases]
+    for edge in edges:
+        touched = [group for group in groups if group & edge]
+        groups = [group for group in groups if not group & edge] + [set[str]().union(*touched)]
+    ordered = [[alias for alias in aliases if alias in group] for group in groups]
+    return sorted(ordered, key=lambda group: aliases.index(group[0]))
+
+
+def _grouped(
+    conditions: Conditions, predicate: Predicate, groups: list[list[str]], aliases: list[str]
+) -> tuple[tuple[Input, ...], str]:
+    """Groups as inputs, with what Spark decides inside of them, and the condition between them."""
+    inputs, outside = [], parts_of(predicate)
+    for group in groups:
+        if len(group) == 1:
+            inputs.append(Input(group[0], (group[0],)))
+            continue
+        own = [part for part in outside if aliases_of(part) and aliases_of(part) <= set(group)]
+        outside = [part for part in outside if part not in own]
+        alias = group_alias(group, aliases)
+        inputs.append(Input(alias, tuple(group), tuple(f"({part.sql})" for part in own)))
+    return tuple(inputs), " AND ".join(f"({conditions.within(part.sql, inputs)})" for part in outside)

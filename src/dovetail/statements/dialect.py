@@ -1,0 +1,433 @@
+"""The dialect's parser: sqlglot's parser for Spark SQL, with the joins that Dovetail adds.
+
+sqlglot reads the statement and tells where its parts stand; it never writes SQL.  Spark gets the user's own text back,
+in which only the joins that Dovetail takes are replaced, because a round trip through a syntax tree changes meanings.
+
+The words of the dialect (BESTMATCH, DWINDOW, WITHIN MEMORY ...) are reserved only where they can begin its clauses, so
+tables and columns may have these names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from typing import Any, NoReturn
+
+from sqlglot import ErrorLevel, Token, TokenType, exp
+from sqlglot.dialects.spark import Spark
+from sqlglot.errors import ParseError, TokenError
+from sqlglot.parsers.spark import SparkParser
+
+from dovetail.errors import StatementError, in_statement
+from dovetail.statements.grammar import (
+    Agreeing,
+    Best,
+    Criterion,
+    Extras,
+    Extreme,
+    Memory,
+    Ordered,
+    Size,
+    Slice,
+    Time,
+    Window,
+)
+from dovetail.windows import is_unit
+
+ACCEPTED = "one query of Spark SQL, with the joins that docs/sql.md adds"
+
+_BEGINNINGS = (("BESTMATCH", "JOIN"), ("DWINDOW", "("), ("WITHIN", "MEMORY"))
+_SIDES = ("LEFT", "RIGHT", "FULL", "INNER")
+_EXTREMES = {"MINIMIZE": False, "MINIMISE": False, "MAXIMIZE": True, "MAXIMISE": True}
+_NUMBER_AND_UNIT = re.compile(r"\d+(\.\d+)?[a-zµμ]+", re.IGNORECASE)
+_LENGTH = "a length such as 10 SECONDS, 1 HOUR 30 MINUTES, or a number where the times are numbers"
+
+
+class DovetailParser(SparkParser):
+    """Spark's parser, the dialect's clauses, and the place of every relation, join, condition and star."""
+
+    # --- places -------------------------------------------------------------------------------------------
+
+    def _place(self, first: int) -> Slice:
+        """From the token number `first` to the last token read."""
+        start = self._tokens[first].start if first < len(self._tokens) else len(self.sql)
+        return Slice(start, max(self._prev.end + 1, start) if self._prev else start)
+
+    def _parse_from(self, *args: Any, **options: Any) -> exp.From | None:
+        first = self._index
+        found = super()._parse_from(*args, **options)
+        if found is not None:
+            found.meta["at"] = self._place(first)
+        return found
+
+    def _parse_table(self, *args: Any, **options: Any) -> exp.Expr | None:
+        first = self._index
+        found = super()._parse_table(*args, **options)
+        if found is not None:
+            found.meta["at"] = self._place(first)
+        return found
+
+    def _parse_cte(self) -> Any:
+        first = self._index
+        found = super()._parse_cte()
+        if found is not None:
+            found.meta["at"] = self._place(first)
+        return found
+
+    def _parse_where(self, skip_where_token: bool = False) -> exp.Where | None:
+        first = self._index
+        found = super()._parse_where(skip_where_token)
+        if found is not None:
+            found.meta["at"] = self._place(first)
+        return found
+
+    def _parse_disjunction(self) -> exp.Expr | None:
+        first = self._index
+        found = super()._parse_disjunction()
+        if found is not None:
+            # The same node comes back through several levels; the outermost has the whole condition.
+            found.meta["at"] = self._place(first)
+        return found
+
+    def _parse_star_ops(self) -> exp.Expr | None:
+        star = self._prev
+        found = super()._parse_star_ops()
+        if found is not None:
+            found.meta["at"] = Slice(star.start, self._prev.end + 1)
+        return found
+
+    def _parse_with(self, skip_with_token: bool = False) -> exp.With | None:
+        first = self._index
+        found = super()._parse_with(skip_with_token)
+        if found is not None:
+            found.meta["at"] = self._place(first)
+        return found
+
+    def _parse_hint(self) -> exp.Hint | None:
+        start = self._curr.start if self._curr else 0
+        found = super()._parse_hint()
+        if found is not None:
+            found.meta["at"] = Slice(start, self.sql.find("*/", start) + 2)
+        return found
+
+    # --- joins --------------------------------------------------------------------------------------------
+
+    def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
+        if any(self._match_text_seq(*words, advance=False) for words in _BEGINNINGS):
+            return None
+        return super()._parse_table_alias(alias_tokens)
+
+    def _parse_join(
+        self,
+        skip_join_token: bool = False,
+        parse_bracket: bool = False,
+        alias_tokens: Collection[TokenType] | None = None,
+    ) -> exp.Join | None:
+        first = self._index
+        side = self._prev.text.upper() if self._match_texts(_SIDES) else ""
+        self._match_text_seq("OUTER")
+        if self._match_text_seq("BESTMATCH", "JOIN"):
+            found: exp.Join | None = self._best_join(side)
+        else:
+            self._retreat(first)
+            found = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
+        if found is not None:
+            found.meta["at"] = self._place(first)
+            found.meta["comma"] = self._tokens[first].token_type is TokenType.COMMA
+        return found
+
+    def _best_join(self, side: str) -> exp.Join:
+        relation = self._parse_table()
+        if relation is None:
+            self._fail("a relation is missing behind BESTMATCH JOIN", "the name of a table, or a subquery")
+        if not self._match(TokenType.ON):
+            self._fail("ON is missing behind BESTMATCH JOIN", "ON R.x minAttrDist S.x, R.y minAttrDist S.y")
+        criteria = [self._criterion()]
+        while self._match(TokenType.COMMA):
+            criteria.append(self._criterion())
+        join = exp.Join(this=relation, side=side if side != "INNER" else "")
+        join.meta["best"] = Best(tuple(criteria), keep=self._match_text_seq("KEEP", "UNMATCHED"))
+        return join
+
+    def _criterion(self) -> Criterion:
+        if self._curr and self._curr.text.upper() in _EXTREMES and not self._next_is(TokenType.DOT):
+            largest = _EXTREMES[self._curr.text.upper()]
+            self._advance()
+            return Extreme(self._operand(), largest)
+        left = self._operand()
+        if self._match(TokenType.EQ):
+            return Agreeing(left, self._operand())
+        if not self._curr or self._curr.token_type not in self.ID_VAR_TOKENS:
+            self._fail(
+                "the name of an order is missing",
+                "R.x minAttrDist S.x (also subset, youngest or a registered order), an equality, "
+                "MINIMIZE or MAXIMIZE with an expression",
+                hint="criteria of a best-match join are separated by commas",
+            )
+        order, at = self._curr.text, self._curr.start
+        self._advance()
+        return Ordered(left, order, self._operand(), at)
+
+    def _operand(self) -> Slice:
+        first = self._index
+        if self._parse_bitwise() is None:
+            self._fail("an expression is missing", "a column or an expression over the inputs, such as R.x")
+        return self._place(first)
+
+    # --- clauses behind FROM --------------------------------------------------------------------------------
+
+    def _parse_query_modifiers(self, this: Any) -> Any:
+        if isinstance(this, exp.Select) and this.args.get("from_") is not None and "from_stop" not in this.meta:
+            for join in self._parse_joins():
+                this.append("joins", join)
+            this.meta["from_stop"] = self._prev.end + 1
+            for lateral in iter(self._parse_lateral, None):
+                this.append("laterals", lateral)
+            this.meta["extras"] = self._extras()
+        return super()._parse_query_modifiers(this)
+
+    def _extras(self) -> Extras:
+        first = self._index
+        windows: list[Window] = []
+        times: list[Time] = []
+        memory = None
+        while self._curr:
+            if self._at_window():
+                if windows:
+                    self._fail(
+                        "a second window clause", "windows that AND connects: WINDOW (A, B) = ... AND WINDOW ..."
+                    )
+                windows = self._windows()
+                times = self._times() if self._match_text_seq("TIME") else []
+            elif self._match_text_seq("WITHIN", "MEMORY"):
+                if memory is not None:
+                    self._fail("a second memory clause", "one WITHIN MEMORY")
+                memory = self._memory()
+            else:
+                break
+        return Extras(tuple(windows), tuple(times), memory, self._place(first) if windows or memory else None)
+
+    def _at_window(self) -> bool:
+        """Whether a window between inputs begins here; ``WINDOW name AS (...)`` is Spark's."""
+        if self._match_text_seq("DWINDOW", advance=False):
+            return True
+        following = (TokenType.EQ, TokenType.L_PAREN, TokenType.BETWEEN)
+        return self._curr.token_type is TokenType.WINDOW and self._next_is(*following)
+
+    def _windows(self) -> list[Window]:
+        found = [self._window()]
+        while self._match(TokenType.AND):
+            if not self._at_window():
+                self._fail("a window is missing behind AND", "WINDOW (A, B) = 5 SECONDS or DWINDOW (A, B) = 5 SECONDS")
+            found.append(self._window())
+        return found
+
+    def _window(self) -> Window:
+        at, directed = self._curr.start, self._curr.text.upper() == "DWINDOW"
+        self._advance()
+        aliases = self._names() if self._match(TokenType.L_PAREN) else ()
+        if directed and len(aliases) < 2:
+            self._fail("a directed window without its inputs", "DWINDOW (A, B) = 5 SECONDS, in the order of time")
+        if not directed and len(aliases) not in (0, 2):
+            self._fail(
+                f"a window between {len(aliases)} input(s)", "WINDOW (A, B) = 5 SECONDS, or WINDOW = 5 SECONDS for all"
+            )
+        if not directed and aliases and self._match(TokenType.BETWEEN):
+            low = self._size()
+            if not self._match(TokenType.AND):
+                self._fail("the upper end is missing", "WINDOW (A, B) BETWEEN -1 SECOND AND 5 SECONDS")
+            return Window(at, (low, self._size()), aliases, between=True)
+        if not self._match(TokenType.EQ):
+            self._fail("the length of the window is missing", "WINDOW = 1 HOUR or WINDOW (A, B) = 5 SECONDS")
+        if directed and self._match(TokenType.L_PAREN):
+            sizes = [self._size()]
+            while self._match(TokenType.COMMA):
+                sizes.append(self._size())
+            self._close()
+        else:
+            sizes = [self._size()]
+        return Window(at, tuple(sizes), aliases, directed, both_ways=directed and self._match_text_seq("BOTH", "WAYS"))
+
+    def _names(self) -> tuple[str, ...]:
+        names = [self._name("an alias")]
+        while self._match(TokenType.COMMA):
+            names.append(self._name("an alias"))
+        self._close()
+        return tuple(names)
+
+    def _close(self) -> None:
+        if not self._match(TokenType.R_PAREN):
+            self._fail("a closing parenthesis is missing", ")")
+
+    def _name(self, what: str) -> str:
+        if not self._curr or self._curr.token_type not in {*self.ID_VAR_TOKENS, TokenType.IDENTIFIER}:
+            self._fail(f"{what} is missing", "a name")
+        self._advance()
+        return self._prev.text
+
+    def _times(self) -> list[Time]:
+        found = []
+        while True:
+            at, first = self._curr.start if self._curr else len(self.sql), self._name("a time column")
+            second = self._name("a column") if self._match(TokenType.DOT) else None
+            found.append(Time(at, None, first) if second is None else Time(at, first, second))
+            if not self._match(TokenType.COMMA):
+                return found
+
+    def _size(self) -> Size:
+        """A length of time: numbers with units, or one number alone."""
+        self._match(TokenType.INTERVAL)
+        words: list[str] = []
+        while self._curr:
+            unit = bool(words) and self._curr.token_type is not TokenType.STRING and is_unit(self._curr.text)
+            if not unit and not self._begins_number():
+                break
+            words.append(self._written())
+        text = " ".join(words).replace("- ", "-")
+        if not re.search(r"\d", text):
+            self._fail("a length is missing", _LENGTH)
+        return int(text) if re.fullmatch(r"-?\d+", text) else text
+
+    def _begins_number(self) -> bool:
+        kinds = (TokenType.NUMBER, TokenType.STRING, TokenType.DASH)
+        return self._curr.token_type in kinds or bool(_NUMBER_AND_UNIT.fullmatch(self._curr.text))
+
+    def _written(self) -> str:
+        """The next word as it is written; sqlglot makes three tokens of ``5s``, all at the same place."""
+        token = self._curr
+        text = token.text if token.token_type is TokenType.STRING else self.sql[token.start : token.end + 1]
+        while self._curr and self._curr.start <= token.end:
+            self._advance()
+        return text
+
+    def _memory(self) -> Memory:
+        at = self._prev.start
+        accepted = "WITHIN MEMORY 10000 ROWS, or a size such as WITHIN MEMORY 64 MB"
+        if not self._curr or not self._begins_number():
+            self._fail("an amount of memory is missing", accepted)
+        text = self._written()
+        if re.fullmatch(r"\d+(\.\d+)?", text) and self._curr and re.fullmatch(r"(?i)[kmgt]?i?b", self._curr.text):
+            text = f"{text} {self._written()}"
+        elif re.fullmatch(r"\d+", text):
+            self._match_text_seq("ROWS")
+        policy, seed = None, None
+        while self._curr:
+            if policy is None and self._match_text_seq("POLICY"):
+                policy = self._name("the name of a policy")
+            elif seed is None and self._match_text_seq("SEED"):
+                if not self._match(TokenType.NUMBER) or not self._prev.text.isdecimal():
+                    self._fail("a seed is missing", "a whole number, such as SEED 7")
+                seed = int(self._prev.text)
+            else:
+                break
+        return Memory(at, int(text) if text.isdecimal() else text, policy, seed)
+
+    # --- wording ------------------------------------------------------------------------------------------
+
+    def _next_is(self, *kinds: TokenType) -> bool:
+        return bool(self._next) and self._next.token_type in kinds
+
+    def _fail(self, what: str, accepted: str, hint: str | None = None) -> NoReturn:
+        at = self._curr.start if self._curr else len(self.sql.rstrip())
+        raise in_statement(self.sql, at, what, accepted=accepted, hint=hint)
+
+
+class Dovetail(Spark):
+    """Spark SQL and the joins of this library."""
+
+    Parser = DovetailParser
+
+
+_DIALECT = Dovetail()
+
+
+def tokens_of(text: str) -> list[Token]:
+    """The tokens of a statement, or an error that points at what does not end."""
+    try:
+        return list(_DIALECT.tokenize(text))
+    except TokenError:
+        raise in_statement(
+            text, _unfinished(text), "a string, a name or a comment begins here and does not end", accepted=ACCEPTED
+        ) from None
+
+
+def read_query(text: str) -> exp.Expr:
+    """The syntax tree of one query.
+
+    Raises
+    ------
+    StatementError
+        If the text is no query, with its line and a caret under the place.
+
+    Examples
+    --------
+    >>> read_query("SELECT A.x FROM A, B WINDOW = 1 HOUR").meta["extras"].windows[0].sizes
+    ('1 HOUR',)
+    >>> read_query("SELECT A.x FROM A, B WINDOW = soon")
+    Traceback (most recent call last):
+    dovetail.errors.StatementError: SQL, line 1: a length is missing
+        SELECT A.x FROM A, B WINDOW = soon
+                                      ^
+      accepted: a length such as 10 SECONDS, 1 HOUR 30 MINUTES, or a number where the times are numbers
+    """
+    if not isinstance(text, str):
+        raise StatementError(f"a {type(text).__name__} is not SQL text", accepted=ACCEPTED)
+    tokens = tokens_of(text)
+    while tokens and tokens[-1].token_type is TokenType.SEMICOLON:
+        tokens.pop()
+    if not tokens:
+        raise StatementError("the statement is empty", accepted=ACCEPTED)
+    for token in tokens:
+        if token.token_type is TokenType.SEMICOLON:
+            raise in_statement(text, token.start, "a second statement follows", accepted=ACCEPTED)
+    for at in range(2, len(tokens)):
+        before, word, behind = (token.token_type for token in tokens[at - 2 : at + 1])
+        if (before, word, behind) == (TokenType.GROUP_BY, TokenType.WINDOW, TokenType.L_PAREN):
+            # sqlglot would take GROUP BY window(ts, '1 hour') for an empty GROUP BY and a clause WINDOW.
+            given = tokens[at - 1]
+            tokens[at - 1] = Token(TokenType.VAR, given.text, given.line, given.col, given.start, given.end)
+    try:
+        (tree,) = _DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
+    except ParseError as error:
+        raise _syntax_error(text, error) from None
+    except RecursionError:
+        raise StatementError("the statement is nested too deeply to read", accepted=ACCEPTED) from None
+    except (AssertionError, AttributeError, LookupError, TypeError, ValueError) as error:
+        if isinstance(error, StatementError):
+            raise
+        # sqlglot counts on the right number of arguments in a few functions, such as map().
+        raise StatementError(
+            "the statement holds a function call or a clause that cannot be read",
+            accepted=ACCEPTED,
+            hint="look for a call with a wrong number of arguments, or a clause that breaks off",
+        ) from error
+    if not isinstance(tree, exp.Query | exp.Values):
+        first = tokens[0]
+        raise in_statement(text, first.start, f"{first.text.upper()} begins no query", accepted=ACCEPTED)
+    return tree
+
+
+def _syntax_error(text: str, error: ParseError) -> StatementError:
+    first = error.errors[0] if error.errors else {}
+    line, column = first.get("line"), first.get("col")
+    offset = len(text.rstrip())
+    if line is not None and column is not None and str(first.get("highlight") or ""):
+        lines = text.splitlines(keepends=True)
+        # sqlglot counts to the last character of the token.
+        begin = sum(len(row) for row in lines[: int(line) - 1])
+        offset = begin + int(column) - len(str(first["highlight"]))
+    what = (
+        "the statement cannot be read from here on" if offset < len(text.rstrip()) else "the statement breaks off here"
+    )
+    return in_statement(text, offset, what, accepted=ACCEPTED)
+
+
+def _unfinished(text: str) -> int:
+    """Where a string, a name or a comment begins that does not end."""
+    for offset in range(len(text) - 1, 0, -1):
+        try:
+            _DIALECT.tokenize(text[:offset])
+        except TokenError:
+            continue
+        return offset
+    return 0

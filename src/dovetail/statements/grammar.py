@@ -1,0 +1,110 @@
+"""What the dialect adds to Spark SQL, as the parser leaves it: frozen values that point into the user's text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple, TypeAlias
+
+
+class Slice(NamedTuple):
+    """The characters of the statement from `start` up to, not including, `stop`."""
+
+    start: int
+    stop: int
+
+    def of(self, text: str) -> str:
+        """The characters themselves.
+
+        Examples
+        --------
+        >>> Slice(7, 10).of("SELECT A.x")
+        'A.x'
+        """
+        return text[self.start : self.stop]
+
+
+Size: TypeAlias = int | str
+"""A window or a memory limit: a bare number, or text with a unit."""
+
+
+@dataclass(frozen=True)
+class Window:
+    """``WINDOW = size``, ``WINDOW (A, B) = size`` or ``BETWEEN low AND high``, ``DWINDOW (A, B) = size``."""
+
+    at: int
+    sizes: tuple[Size, ...]
+    aliases: tuple[str, ...] = ()
+    """None of them for all inputs."""
+    directed: bool = False
+    both_ways: bool = False
+    between: bool = False
+
+
+@dataclass(frozen=True)
+class Time:
+    """A column of ``TIME``, of one input or of all."""
+
+    at: int
+    alias: str | None
+    column: str
+
+
+@dataclass(frozen=True)
+class Memory:
+    """``WITHIN MEMORY amount [POLICY name] [SEED number]``."""
+
+    at: int
+    amount: Size
+    policy: str | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Extras:
+    """The clauses behind FROM that are not Spark's."""
+
+    windows: tuple[Window, ...] = ()
+    times: tuple[Time, ...] = ()
+    memory: Memory | None = None
+    at: Slice | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.windows or self.memory)
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """``left order right`` behind ON: a criterion by the name of its order."""
+
+    left: Slice
+    order: str
+    right: Slice
+    at: int
+
+
+@dataclass(frozen=True)
+class Extreme:
+    """``MINIMIZE expression`` or ``MAXIMIZE expression``."""
+
+    expression: Slice
+    largest: bool
+
+
+@dataclass(frozen=True)
+class Agreeing:
+    """``left = right`` in the list behind ON: pairs compete within each value."""
+
+    left: Slice
+    right: Slice
+
+
+Criterion: TypeAlias = Ordered | Extreme | Agreeing
+
+
+@dataclass(frozen=True)
+class Best:
+    """What follows ``BESTMATCH JOIN relation``."""
+
+    criteria: tuple[Criterion, ...]
+    keep: bool = False
+    """Whether rows without a candidate come out."""

@@ -1,0 +1,133 @@
+"""The user's text with the joins that Dovetail takes replaced; every other character stays.
+
+A join's result is a frame with one column for each input.  In the text it becomes a table with hidden columns, and
+behind it each relation again under its own alias, as a lateral subquery of one row.  So names, stars and ambiguities
+mean what they meant before, and Spark's optimizer turns all of it into one projection.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+
+from dovetail.statements.grammar import Slice
+from dovetail.statements.statement import Block, Scope
+from dovetail.statements.tasks import Input, Task, quoted
+
+# No SQL text holds this character, so what stands between two of them is ours.
+_MARK = "\0"
+_OWN_HINTS = frozenset(("DOVETAIL", "BROADCAST", "BROADCASTJOIN", "MAPJOIN"))
+
+
+def mark(name: str) -> str:
+    """The place of a frame in a text; :func:`formatted` makes it Spark's."""
+    return f"{_MARK}{name}{_MARK}"
+
+
+def marked(text: str) -> list[str]:
+    """The names of the frames that a text needs."""
+    return list(dict.fromkeys(re.findall(f"{_MARK}([^{_MARK}]*){_MARK}", text)))
+
+
+def formatted(text: str) -> str:
+    """A text with marks as a template for ``spark.sql``, in which braces enclose the names of frames.
+
+    Examples
+    --------
+    >>> formatted("SELECT '{}' FROM " + mark("f0"))
+    "SELECT '{{}}' FROM {f0}"
+    """
+    if _MARK not in text:
+        return text
+    escaped = text.replace("{", "{{").replace("}", "}}")
+    return re.sub(f"{_MARK}([^{_MARK}]*){_MARK}", r"{\1}", escaped)
+
+
+class Edits:
+    """A text and the parts of it that are to be replaced.
+
+    Examples
+    --------
+    >>> edits = Edits("SELECT x FROM a, b WHERE a.x < b.x")
+    >>> edits.replace(Slice(14, 18), "c")
+    >>> edits.replace(Slice(19, 34), "")
+    >>> edits.render(Slice(0, 34))
+    'SELECT x FROM c '
+    """
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self._edits: dict[Slice, str] = {}
+
+    def replace(self, at: Slice, new: str) -> None:
+        """Put `new` in the place of a part; edits inside of that part are over."""
+        inside = [one for one in self._edits if at.start <= one.start and one.stop <= at.stop]
+        for one in inside:
+            del self._edits[one]
+        self._edits[at] = new
+
+    def render(self, at: Slice) -> str:
+        """A part of the text with all edits in it."""
+        pieces, begin = [], at.start
+        for place in sorted(self._edits):
+            if place.start >= begin and place.stop <= at.stop:
+                pieces += [self.text[begin : place.start], self._edits[place]]
+                begin = place.stop
+        return "".join([*pieces, self.text[begin : at.stop]])
+
+
+def scoped(query: str, scopes: Sequence[Scope], edits: Edits) -> str:
+    """A query that sees the WITH clauses around a SELECT."""
+    for scope in reversed(scopes):
+        tables = ", ".join(edits.render(table) for table in scope.tables)
+        query = f"WITH {'RECURSIVE ' if scope.recursive else ''}{tables} SELECT * FROM ({query})"
+    return query
+
+
+def input_query(one: Input, source: str) -> str:
+    """The query for an input of a join: its relations, further columns and conditions, from the text `source`."""
+    columns = [f"struct({quoted(member)}.*) AS {quoted(member)}" for member in one.members]
+    if not one.nested:
+        columns = [f"{quoted(one.members[0])}.*"]
+    columns += [f"{sql} AS {quoted(name)}" for name, sql in one.keys]
+    where = f" WHERE {' AND '.join(one.conditions)}" if one.conditions else ""
+    return f"SELECT {', '.join(columns)} FROM {source}{where}"
+
+
+def hidden_names(number: int, count: int) -> list[str]:
+    """Names for the columns of a join's result that no user writes."""
+    return [f"__dovetail_{number}_{at}" for at in range(count)]
+
+
+def from_text(task: Task, number: int, columns: Mapping[str, Sequence[str]], further: Sequence[str]) -> str:
+    """What stands in FROM instead of a join: its result, and each relation and further column under its old name."""
+    base = f"__dovetail_{number}"
+    names = hidden_names(number, len(task.outputs) + len(further))
+    parts = [f"{mark(base)} AS {quoted(base)}"]
+    for one, name in zip(task.outputs, names, strict=False):
+        for member in one.members:
+            holder = ".".join(map(quoted, (base, name, member) if one.nested else (base, name)))
+            fields = ", ".join(f"{holder}.{quoted(column)} AS {quoted(column)}" for column in columns[member])
+            parts.append(f"JOIN LATERAL (SELECT {fields}) AS {quoted(member)}")
+    if further:
+        rest = names[len(task.outputs) :]
+        fields = ", ".join(f"{quoted(base)}.{quoted(a)} AS {quoted(b)}" for a, b in zip(rest, further, strict=True))
+        parts.append(f"JOIN LATERAL (SELECT {fields}) AS {quoted(f'{base}_more')}")
+    return " ".join(parts)
+
+
+def edit_block(edits: Edits, block: Block, moved: frozenset[Slice], hidden: Sequence[str]) -> None:
+    """The rest of a SELECT whose FROM has changed: WHERE, the clauses of the dialect, stars and hints."""
+    if block.extras.at is not None:
+        edits.replace(block.extras.at, "")
+    if block.where is not None and moved:
+        left = [f"({edits.render(place)})" for place in block.conjuncts if place not in moved]
+        edits.replace(block.where, f"WHERE {' AND '.join(left)}" if left else "")
+    names = ", ".join(map(quoted, hidden))
+    for star in block.stars:
+        if star.excepted is None:
+            edits.replace(Slice(star.at, star.at + 1), f"* EXCEPT ({names})")
+        else:
+            edits.replace(Slice(star.excepted, star.excepted), f"{names}, ")
+    if block.hint is not None and set(block.hints) <= _OWN_HINTS:
+        edits.replace(block.hint, "")

@@ -1,0 +1,293 @@
+"""A query as a list of SELECTs: what each joins, under which conditions, and which WITH clauses it sees.
+
+Everything points into the user's text.  Nothing here knows columns, types or Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+from sqlglot import Token, TokenType, exp
+
+from dovetail.clauses import Clauses
+from dovetail.errors import StatementError, in_statement
+from dovetail.sqltext import Item
+from dovetail.statements.dialect import read_query, tokens_of
+from dovetail.statements.grammar import Best, Extras, Slice
+
+How = Literal["inner", "left", "right", "full", "semi", "anti"]
+Kind = Literal["plain", "asof", "bestmatch", "spark"]
+
+_HOWS: dict[tuple[str, str], How] = {
+    ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner",
+    ("LEFT", ""): "left", ("LEFT", "OUTER"): "left",
+    ("RIGHT", ""): "right", ("RIGHT", "OUTER"): "right",
+    ("FULL", ""): "full", ("FULL", "OUTER"): "full",
+    ("LEFT", "SEMI"): "semi", ("", "SEMI"): "semi",
+    ("LEFT", "ANTI"): "anti", ("", "ANTI"): "anti",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A table, a view or a subquery of FROM."""
+
+    alias: str
+    at: Slice
+    table: str | None
+    """The name where the relation is a table of one name, without columns, samples or versions of its own."""
+    separate: bool
+    """Whether ``SELECT * FROM relation`` means the same: not where it looks at its neighbours (LATERAL)."""
+
+
+@dataclass(frozen=True)
+class Join:
+    """A relation and how it joins those before it."""
+
+    relation: Relation
+    how: How
+    kind: Kind
+    """``spark`` for what only Spark can do, such as NATURAL or USING."""
+    on: tuple[Slice, ...]
+    best: Best | None
+    comma: bool
+    at: Slice
+
+
+@dataclass(frozen=True)
+class Star:
+    """An asterisk that stands for all columns, and the place where more exceptions can be named."""
+
+    at: int
+    excepted: int | None
+
+
+@dataclass(frozen=True)
+class Scope:
+    """A WITH clause as a SELECT sees it: the common table expressions in front of it."""
+
+    recursive: bool
+    tables: tuple[Slice, ...]
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """A SELECT with FROM."""
+
+    line: int
+    at: Slice
+    """What stands behind FROM: relations and joins."""
+    first: Relation
+    joins: tuple[Join, ...]
+    extras: Extras
+    where: Slice | None
+    conjuncts: tuple[Slice, ...]
+    """The conditions that WHERE connects with AND."""
+    stars: tuple[Star, ...]
+    hints: dict[str, tuple[str, ...]]
+    hint: Slice | None
+    """Where the hints stand."""
+    scopes: tuple[Scope, ...]
+    """From the outermost WITH to the innermost."""
+    recursive: bool
+    """Whether it is part of a recursive definition."""
+
+    @property
+    def relations(self) -> tuple[Relation, ...]:
+        """All of FROM, in order."""
+        return (self.first, *(join.relation for join in self.joins))
+
+
+@dataclass(frozen=True)
+class Statement:
+    """A query: its text, its SELECTs from the innermost to the outermost, and the place of its first WITH."""
+
+    text: str
+    blocks: tuple[Block, ...]
+    opening: tuple[int, bool]
+    """Where a common table expression can be put in front, and whether there is a WITH already."""
+    names: frozenset[str]
+    """Names that occur in the text, in lower case."""
+    defined: frozenset[str]
+    """Names of the outermost WITH, in lower case."""
+
+
+def read_statement(text: str) -> Statement:
+    """Read one query.
+
+    Raises
+    ------
+    StatementError
+        If the text is no query; the message shows the line and points at the place.
+
+    Examples
+    --------
+    >>> text = "SELECT * FROM A LEFT JOIN B ON A.x < B.x AND A.k = B.k WHERE A.y > 0"
+    >>> (block,) = read_statement(text).blocks
+    >>> [relation.alias for relation in block.relations], block.joins[0].how
+    (['A', 'B'], 'left')
+    >>> [conjunct.of(text) for conjunct in (*block.joins[0].on, *block.conjuncts)]
+    ['A.x < B.x', 'A.k = B.k', 'A.y > 0']
+    """
+    tree = read_query(text)
+    tokens = tokens_of(text)
+    # sqlglot turns the pipe syntax into other queries, whose parts no longer stand anywhere in the text.
+    piped = any(token.token_type is TokenType.PIPE_GT for token in tokens)
+    _refuse_misplaced(tree, text, piped=piped)
+    try:
+        blocks = () if piped else tuple(_blocks(tree, _Reader(text, tokens), (), recursive=False))
+    except RecursionError:
+        raise StatementError("the statement is nested too deeply to read", accepted="less nesting") from None
+    opening, defined = (tokens[0].start, False), frozenset[str]()
+    if tokens[0].token_type is TokenType.WITH:
+        behind = tokens[2] if tokens[1].token_type is TokenType.RECURSIVE else tokens[1]
+        opening = (behind.start, True)
+        given = tree.args.get("with_")
+        defined = frozenset(cte.alias.lower() for cte in given.expressions) if given else defined
+    return Statement(text, blocks, opening, frozenset(token.text.lower() for token in tokens), defined)
+
+
+def _blocks(node: exp.Expr, reader: _Reader, scopes: tuple[Scope, ...], *, recursive: bool) -> Iterator[Block]:
+    """The SELECTs at and below a node, inner ones first."""
+    given = node.args.get("with_")
+    if isinstance(given, exp.With):
+        looping = bool(given.args.get("recursive"))
+        tables: list[Slice] = []
+        names: list[str] = []
+        for cte in given.expressions:
+            seen = Scope(looping, tuple(tables), tuple(names))
+            yield from _blocks(cte.this, reader, (*scopes, seen) if tables else scopes, recursive=recursive or looping)
+            tables.append(cte.meta["at"])
+            names.append(cte.alias.lower())
+        scopes = (*scopes, Scope(looping, tuple(tables), tuple(names)))
+    for key, value in node.args.items():
+        for child in value if isinstance(value, list) else [value]:
+            if isinstance(child, exp.Expr) and key != "with_":
+                yield from _blocks(child, reader, scopes, recursive=recursive)
+    if isinstance(node, exp.Select) and _placed(node):
+        yield reader.block(node, scopes, recursive=recursive)
+
+
+def _refuse_misplaced(tree: exp.Expr, text: str, *, piped: bool) -> None:
+    """Refuse our joins where nobody would take them: Spark would read ASOF as an alias, and join as it likes."""
+    for node in tree.find_all(exp.Join, exp.Select):
+        select = node.parent if isinstance(node, exp.Join) else node
+        ours = "best" in node.meta or str(node.args.get("method") or "").upper() == "ASOF" or node.meta.get("extras")
+        if ours and (piped or not isinstance(select, exp.Select) or not _placed(select)):
+            at = node.meta["at"].start if "at" in node.meta else 0
+            raise in_statement(
+                text, at, "a join of Dovetail in parentheses, in front of SELECT or beside the pipe |>",
+                accepted="SELECT ... FROM, with the join behind it", hint="put it into a WITH clause and name that",
+            )  # fmt: skip
+
+
+def _placed(node: exp.Select) -> bool:
+    """Whether the parts of a SELECT stand in the text; sqlglot makes up some of its own, for TABLE and DESCRIBE."""
+    source, joins, where = node.args.get("from_"), node.args.get("joins") or [], node.args.get("where")
+    if source is None or "from_stop" not in node.meta or source.this is None or source.this.args.get("joins"):
+        return False
+    parts = [source, source.this, *joins, *(join.this for join in joins)]
+    parts += [where, where.this] if where is not None else []
+    return all(part is not None and "at" in part.meta for part in parts)
+
+
+class _Reader:
+    """Nodes of the syntax tree to the values of this module."""
+
+    def __init__(self, text: str, tokens: list[Token]) -> None:
+        self._text = text
+        self._tokens = tokens
+        self._unnamed = 0
+
+    def block(self, node: exp.Select, scopes: tuple[Scope, ...], *, recursive: bool) -> Block:
+        source: exp.From = node.args["from_"]
+        start = source.meta["at"].start
+        where = node.args.get("where")
+        return Block(
+            line=self._text.count("\n", 0, start) + 1,
+            at=Slice(source.this.meta["at"].start, node.meta["from_stop"]),
+            first=self.relation(source.this),
+            joins=tuple(self.join(join) for join in node.args.get("joins") or []),
+            extras=node.meta["extras"],
+            where=None if where is None else where.meta["at"],
+            conjuncts=() if where is None else self.conjuncts(where.this.meta["at"]),
+            stars=tuple(self._stars(node)),
+            hints=_hints(node.args.get("hint")),
+            hint=node.args["hint"].meta.get("at") if node.args.get("hint") else None,
+            scopes=scopes,
+            recursive=recursive,
+        )
+
+    def relation(self, node: exp.Expr) -> Relation:
+        alias = node.args.get("alias")
+        columns = bool(alias.args.get("columns")) if isinstance(alias, exp.TableAlias) else False
+        extra = any(node.args.get(key) for key in ("sample", "pivots", "version", "when", "joins", "laterals"))
+        simple = isinstance(node, exp.Table) and isinstance(node.this, exp.Identifier) and not node.args.get("db")
+        name = str(node.alias_or_name or "")
+        if not name:
+            self._unnamed += 1
+            name = f"unnamed_{self._unnamed}"
+        separate = isinstance(node, exp.Table | exp.Subquery | exp.Values)
+        return Relation(
+            alias=name,
+            at=node.meta["at"],
+            table=node.name if simple and not columns and not extra else None,
+            separate=separate and not any(node.args.get(key) for key in ("pivots", "joins", "laterals")),
+        )
+
+    def join(self, node: exp.Join) -> Join:
+        best = node.meta.get("best")
+        method = str(node.args.get("method") or "").upper()
+        how = _HOWS.get((str(node.args.get("side") or "").upper(), str(node.args.get("kind") or "").upper()))
+        odd = how is None or node.args.get("using") or node.args.get("pivots") or method != ""
+        kind: Kind = "bestmatch" if best else "asof" if method == "ASOF" else "spark" if odd else "plain"
+        condition = node.args.get("on")
+        certain = isinstance(condition, exp.Boolean) and bool(condition.this)
+        placed = condition is not None and "at" in condition.meta and not certain
+        return Join(
+            relation=self.relation(node.this),
+            how=how or "full",  # what else there may be is nothing that an as-of join can do
+            kind=kind,
+            on=self.conjuncts(condition.meta["at"]) if condition is not None and placed else (),
+            best=best,
+            comma=bool(node.meta.get("comma")),
+            at=node.meta["at"],
+        )
+
+    def conjuncts(self, at: Slice) -> tuple[Slice, ...]:
+        """The conditions that the outermost ANDs of a condition connect."""
+        inside = [token for token in self._tokens if at.start <= token.start and token.end < at.stop]
+        items: list[Item] = []
+        places: list[Slice] = []
+        for token in inside:
+            if places and token.start < places[-1].stop:
+                continue  # sqlglot turns 1L into three tokens over the same two characters
+            after_dot = bool(items) and items[-1].kind is TokenType.DOT
+            kind = TokenType.VAR if after_dot and token.token_type is not TokenType.NUMBER else token.token_type
+            places.append(Slice(token.start, token.end + 1))
+            items.append(Item(kind, places[-1].of(self._text), None, spaced=True))
+        if not items:
+            return ()
+        return tuple(Slice(places[span.start].start, places[span.stop - 1].stop) for span in Clauses(items).conjuncts())
+
+    def _stars(self, node: exp.Select) -> Iterator[Star]:
+        for projection in node.expressions:
+            for star in projection.find_all(exp.Star):
+                if isinstance(star.parent, exp.Column | exp.Count) or star.find_ancestor(exp.Select) is not node:
+                    continue
+                at: Slice = star.meta["at"]
+                behind = at.of(self._text).find("(")
+                yield Star(at.start, at.start + behind + 1 if star.args.get("except_") and behind > 0 else None)
+
+
+def _hints(node: exp.Expr | None) -> dict[str, tuple[str, ...]]:
+    """Hints by name, in upper case, with the names in their parentheses."""
+    found: dict[str, tuple[str, ...]] = {}
+    for hint in node.expressions if node is not None else ():
+        if isinstance(hint, exp.Expr):
+            inside = tuple(one.name for one in hint.expressions if isinstance(one, exp.Expr))
+            found[str(hint.name or hint.sql()).upper()] = inside
+    return found

@@ -1,0 +1,203 @@
+"""What Dovetail takes out of a SELECT, and the conditions it is made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from dovetail.clauses import Clauses, Span
+from dovetail.errors import PredicateError, UnboundedJoinError, UnknownNameError, closest, in_statement, listing
+from dovetail.predicates import Filter, Part, Predicate, Rest, parse
+from dovetail.sqltext import read
+from dovetail.statements.grammar import Slice
+from dovetail.statements.statement import Block, Join
+
+Family = Literal["theta", "window", "asof", "bestmatch", "approx"]
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What Spark knows of the relations of a SELECT, by alias."""
+
+    columns: Mapping[str, Sequence[str]]
+    streams: frozenset[str] = frozenset()
+    watermarked: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    timestamps: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Input:
+    """An input of a join: one relation, or several that Spark joins first."""
+
+    alias: str
+    members: tuple[str, ...]
+    conditions: tuple[str, ...] = ()
+    """Spark SQL over the members."""
+    prefix: Slice | None = None
+    """The part of FROM that gives the members, where it is not they alone."""
+    keys: tuple[tuple[str, str], ...] = ()
+    """Further columns, by name: expressions over the members that the join compares."""
+
+    @property
+    def nested(self) -> bool:
+        """Whether every member is a column of its own."""
+        return len(self.members) > 1
+
+
+@dataclass(frozen=True)
+class Task:
+    """A join for Dovetail: the call, and the part of FROM that its result replaces."""
+
+    family: Family
+    inputs: tuple[Input, ...]
+    options: Mapping[str, Any]
+    at: Slice
+    why: str
+    moved: frozenset[Slice] = frozenset()
+    """Conditions of WHERE that the join has taken over."""
+
+    @property
+    def outputs(self) -> tuple[Input, ...]:
+        """The inputs whose rows come out."""
+        return self.inputs[:1] if self.options.get("how") in ("semi", "anti") else self.inputs
+
+
+class Conditions:
+    """The conditions of a SELECT over the columns of its relations."""
+
+    def __init__(self, text: str, columns: Mapping[str, Sequence[str]]) -> None:
+        self.text = text
+        self.columns = columns
+
+    def readable(self, places: Iterable[Slice]) -> dict[Slice, Predicate]:
+        """Those conditions that only concern rows of these relations: no constants, no subqueries, no outer columns."""
+        found = {}
+        for place in places:
+            try:
+                predicate = parse(place.of(self.text), self.columns)
+            except (PredicateError, UnknownNameError):
+                continue
+            if all(aliases_of(part) for part in parts_of(predicate)):
+                found[place] = predicate
+        return found
+
+    def joined(self, places: Iterable[Slice]) -> str:
+        """Conditions in the user's words, connected by AND."""
+        texts = [place.of(self.text) for place in places]
+        return " AND ".join(f"({text})" if re.search(r"\bOR\b", text, re.IGNORECASE) else text for text in texts)
+
+    def parsed(self, places: Iterable[Slice]) -> Predicate:
+        """Conditions as one predicate."""
+        text = self.joined(places)
+        return parse(text, self.columns) if text else Predicate("TRUE")
+
+    def operand(self, text: str) -> tuple[str | None, str]:
+        """The relation that an expression is about (None for none or several), and its full spelling."""
+        items = read(text, self.columns)
+        aliases = {item.alias for item in items} - {None}
+        return (next(iter(aliases)) if len(aliases) == 1 else None), Clauses(items).sql(Span(0, len(items)))
+
+    def within(self, sql: str, inputs: Iterable[Input]) -> str:
+        """An expression over relations as one over the inputs that hold them."""
+        owner = {member: one.alias for one in inputs if one.nested for member in one.members}
+        items = [
+            item._replace(sql=f"{quoted(owner[item.alias])}.{item.sql}") if item.alias in owner else item
+            for item in read(sql, self.columns)
+        ]
+        return Clauses(items).sql(Span(0, len(items)))
+
+
+def quoted(name: str) -> str:
+    """A name in backquotes."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def aliases_of(part: Part) -> frozenset[str]:
+    """The relations that a part of a predicate is about."""
+    if isinstance(part, Filter):
+        return frozenset((part.alias,))
+    if isinstance(part, Rest):
+        return part.aliases
+    return frozenset((part.left.alias, part.right.alias))
+
+
+def parts_of(predicate: Predicate) -> list[Part]:
+    """All parts of a predicate."""
+    return [
+        *predicate.equalities, *predicate.inequalities, *predicate.bands, *predicate.filters, *predicate.rests
+    ]  # fmt: skip
+
+
+def group_alias(members: Sequence[str], taken: Collection[str]) -> str:
+    """A name for several relations that go into a join as one."""
+    name = "_".join(members)
+    used = {alias.casefold() for alias in taken}
+    while name.casefold() in used:
+        name += "_"
+    return name
+
+
+def plain_column(sql: str, alias: str, columns: Sequence[str]) -> str | None:
+    """The column that an expression is, if it is one."""
+    return next((column for column in columns if sql == f"{quoted(alias)}.{quoted(column)}"), None)
+
+
+def alias_named(text: str, at: int, name: str, aliases: Collection[str], where: str) -> str:
+    """The alias that a clause means, whatever the case of its letters."""
+    for alias in aliases:
+        if alias.casefold() == name.casefold():
+            return alias
+    raise in_statement(
+        text, at, f"{where} names the input {name!r}, which FROM does not have",
+        accepted=f"one of the aliases {listing(aliases)}", hint=closest(name, aliases),
+    )  # fmt: skip
+
+
+def refuse_odd(text: str, block: Block, what: str) -> None:
+    """Refuse relations and joins that a clause of the dialect cannot stand beside."""
+    for join in block.joins:
+        if join.kind == "spark":
+            raise in_statement(
+                text,
+                join.at.start,
+                f"NATURAL, USING or PIVOT beside {what}",
+                accepted="JOIN ... ON with all conditions",
+            )
+    for relation in block.relations:
+        if not relation.separate:
+            raise in_statement(
+                text, relation.at.start, f"a nested, lateral or pivoted relation beside {what}",
+                accepted="tables, views and subqueries", hint="put it into a WITH clause and name that",
+            )  # fmt: skip
+
+
+def refuse_special(text: str, joins: Iterable[Join], what: str) -> None:
+    """Refuse ASOF and BESTMATCH where another clause already says what the join is."""
+    for join in joins:
+        if join.kind in ("asof", "bestmatch"):
+            raise in_statement(
+                text, join.at.start, f"{join.kind.upper()} JOIN beside {what}", accepted="one of the two",
+                hint="put one of them into a subquery",
+            )  # fmt: skip
+
+
+def refuse_two_streams(text: str, at: int, inputs: tuple[Input, ...], facts: Facts) -> None:
+    """Two streams that only an inequality connects would be held for ever."""
+    streams = [one.alias for one in inputs if facts.streams.intersection(one.members)]
+    if len(streams) > 1:
+        error = in_statement(
+            text, at, f"the streams {listing(streams)} are connected by inequalities alone",
+            accepted="a window, such as WINDOW = 10 SECONDS behind FROM",
+        )  # fmt: skip
+        raise UnboundedJoinError(error.given, accepted=error.accepted)
+
+
+def broadcast(block: Block, inputs: tuple[Input, ...]) -> dict[str, str]:
+    """Spark's own hint, for a join of two."""
+    named = [
+        name.casefold() for hint in ("BROADCAST", "BROADCASTJOIN", "MAPJOIN") for name in block.hints.get(hint, ())
+    ]
+    found = [one.alias for one in inputs if one.alias.casefold() in named]
+    return {"broadcast": found[0]} if len(inputs) == 2 and len(found) == 1 else {}
