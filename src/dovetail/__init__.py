@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail import plot
 from dovetail.api import approx_join, asof_join, bestmatch_join, estimates, explain, quality, theta_join, window_join
 from dovetail.criteria import closest, least, most, overlap, prefer, youngest
 from dovetail.errors import (
     ArgumentError,
     DovetailError,
+    JobError,
     PredicateError,
     SetupError,
     UnboundedJoinError,
@@ -29,6 +31,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
     "DovetailError",
+    "JobError",
     "PredicateError",
     "SetupError",
     "UnboundedJoinError",
@@ -46,6 +49,7 @@ __all__ = [
     "most",
     "overlap",
     "path",
+    "plot",
     "prefer",
     "quality",
     "session",

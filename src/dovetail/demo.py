@@ -36,7 +36,7 @@ _CUT = 40
 _LARGEST_CUT = 10_000
 """Spark's own join takes the square of its input; more than this would take most of the demo's time."""
 
-_BAND = "ABS(a.value - b.value) <= 1"
+BAND = "ABS(a.value - b.value) <= 1"
 _SAME = "A.obj = B.obj AND B.obj = C.obj"
 _HOPS = ("5 seconds", "10 seconds")
 
@@ -139,7 +139,7 @@ def _large(console: Console, spark: SparkSession, folder: Path, sizes: Sizes) ->
     import dovetail as dt
 
     _title(console, f"2  Readings of two sensors within a tolerance: {sizes.rows:,} x {sizes.rows:,} rows")
-    _code(console, f'dt.theta_join({{"a": a, "b": b}}, on="{_BAND}")')
+    _code(console, f'dt.theta_join({{"a": a, "b": b}}, on="{BAND}")')
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("making the data", total=4)
@@ -148,14 +148,14 @@ def _large(console: Console, spark: SparkSession, folder: Path, sizes: Sizes) ->
             progress.update(task, advance=1, description=text)
 
         tables = datasets.sensor_readings(sizes.rows)
-        whole = [_stored(spark, table, folder / f"whole-{at}") for at, table in enumerate(tables)]
-        cut = [_stored(spark, table[: sizes.cut], folder / f"cut-{at}") for at, table in enumerate(tables)]
+        whole = [stored(spark, table, folder / f"whole-{at}") for at, table in enumerate(tables)]
+        cut = [stored(spark, table[: sizes.cut], folder / f"cut-{at}") for at, table in enumerate(tables)]
         step(f"Spark's own join of {sizes.cut:,} x {sizes.cut:,} rows")
-        spark_found, spark_seconds = _sparks_own(spark, cut)
+        spark_found, spark_seconds = sparks_own(spark, cut)
         step(f"Dovetail on the same {sizes.cut:,} x {sizes.cut:,} rows")
-        _, counts, cut_seconds = _dovetail(cut)
+        _, counts, cut_seconds = dovetail_join(cut)
         step(f"Dovetail on all {sizes.rows:,} x {sizes.rows:,} rows")
-        pairs, found, seconds = _dovetail(whole)
+        pairs, found, seconds = dovetail_join(whole)
         step("done")
 
     product = sizes.rows**2
@@ -188,7 +188,7 @@ def _large(console: Console, spark: SparkSession, folder: Path, sizes: Sizes) ->
     ]
 
 
-def _stored(spark: SparkSession, table: pa.Table, folder: Path) -> DataFrame:
+def stored(spark: SparkSession, table: pa.Table, folder: Path) -> DataFrame:
     """The table, written as Parquet files and read by Spark from there."""
     folder.mkdir()
     size = -(-table.num_rows // _FILES)
@@ -197,18 +197,20 @@ def _stored(spark: SparkSession, table: pa.Table, folder: Path) -> DataFrame:
     return spark.read.parquet(str(folder))
 
 
-def _sparks_own(spark: SparkSession, inputs: list[DataFrame]) -> tuple[int, float]:
+def sparks_own(spark: SparkSession, inputs: list[DataFrame]) -> tuple[int, float]:
+    """The pairs that Spark's own join finds, and its seconds."""
     began = time.perf_counter()
-    query = f"SELECT count(*) AS pairs FROM {{a}} AS a JOIN {{b}} AS b ON {_BAND}"
+    query = f"SELECT count(*) AS pairs FROM {{a}} AS a JOIN {{b}} AS b ON {BAND}"
     found = spark.sql(query, a=inputs[0], b=inputs[1]).collect()
     return int(found[0].pairs), time.perf_counter() - began
 
 
-def _dovetail(inputs: list[DataFrame]) -> tuple[DataFrame, dict[str, Any], float]:
+def dovetail_join(inputs: list[DataFrame]) -> tuple[DataFrame, dict[str, Any], float]:
+    """The frame of the same join by Dovetail, its counters, and its seconds."""
     import dovetail as dt
 
     began = time.perf_counter()
-    pairs = dt.theta_join({"a": inputs[0], "b": inputs[1]}, on=_BAND)
+    pairs = dt.theta_join({"a": inputs[0], "b": inputs[1]}, on=BAND)
     # The sink takes every row and every column, and keeps nothing.
     pairs.write.format("noop").mode("overwrite").save()
     return pairs, dt.metrics(pairs), time.perf_counter() - began
