@@ -102,8 +102,8 @@ def run(
 ) -> None:
     """Run a job file: sources, a join, a sink, in batch or as a stream.
 
-    A stream shows its micro-batches while it runs.  Ctrl-C lets the current one end and stops the stream; started again, it
-    goes on where it stopped.  A second Ctrl-C stops at once.
+    A stream shows its micro-batches while it runs.  Ctrl-C lets the current one end and stops the stream; started
+    again, it goes on where it stopped.  A second Ctrl-C stops at once.
     """
     from dovetail import running
     from dovetail.jobs import read_job

@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -119,5 +120,5 @@ def _cut(tables: list[pa.Table], time: str | None) -> Iterable[list[pa.Table]]:
     for table, moment in zip(tables, moments, strict=True):
         order = np.argsort(moment, kind="stable")
         bounds = [0, *np.searchsorted(moment[order], ends), moment.size]
-        ordered = table.take(pa.array(order))
-        yield [ordered.slice(int(low), int(high - low)) for low, high in zip(bounds[:-1], bounds[1:], strict=True)]
+        ordered = table.take(order)
+        yield [ordered.slice(int(low), int(high - low)) for low, high in pairwise(bounds)]

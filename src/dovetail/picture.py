@@ -1,4 +1,4 @@
-"""The figure that every plot is drawn on.  Importing this module needs matplotlib; `dovetail.plot` imports it when called."""
+"""The figure that every plot is drawn on.  This module needs matplotlib; `dovetail.plot` imports it when called."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 INK = "#333333"
 COLOURS = ("#2c6fbb", "#c0392b", "#5a9e6f", "#8e6bb0", "#b08d57", "#444444")
 
-_STYLE = {
+_STYLE: Any = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -24,7 +24,7 @@ _STYLE = {
 }
 
 
-class Picture(Figure):  # type: ignore[misc]
+class Picture(Figure):
     """A matplotlib figure that needs no window and no global state, and shows itself in a notebook."""
 
     def png(self, dpi: int = 130) -> bytes:

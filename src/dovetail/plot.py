@@ -32,7 +32,8 @@ def _drawing() -> Any:
         if error.name is None or not error.name.startswith("matplotlib"):
             raise
         raise SetupError(
-            "plots need matplotlib, which is not installed", hint="pip install 'dovetail[plot]', or pip install matplotlib"
+            "plots need matplotlib, which is not installed",
+            hint="pip install 'dovetail[plot]', or pip install matplotlib",
         ) from None
 
 
@@ -69,7 +70,9 @@ def rates(progress: Sequence[Mapping[str, Any]] | str | Path) -> Picture:
         right.set(ylim=(0, 1.05), ylabel="share", title="throttle and recall")
         right.legend(frameon=False)
     else:
-        right.fill_between(at, [record.get("held_rows") or 0 for record in batches], color=drawing.COLOURS[2], alpha=0.6)
+        right.fill_between(
+            at, [record.get("held_rows") or 0 for record in batches], color=drawing.COLOURS[2], alpha=0.6
+        )
         right.set(ylim=(0, None), ylabel="rows held", title="state")
     right.set_xlabel("micro-batch")
     return _picture(figure)
@@ -181,7 +184,7 @@ def partitions(
 ) -> Picture:
     """The partition pairs that the published theta joins compare, as matrices: R down, S across, in true proportion.
 
-    A shaded rectangle is a pair of partitions whose rows are all compared.  What no rectangle covers is never looked at.
+    A shaded rectangle is a pair of partitions whose rows are all compared.  The rest is never looked at.
 
     Parameters
     ----------

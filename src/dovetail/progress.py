@@ -1,7 +1,7 @@
 """The progress of a running job: records that `dovetail run` writes and `dovetail top` and the plots read.
 
-Each run has a file of its own in the user's state folder, with one JSON record a line: a ``start``, one ``batch`` for every
-micro-batch, an ``end``.  The folder and its files are readable by their owner only.
+Each run has a file of its own in the user's state folder, with one JSON record a line: a ``start``, a ``batch`` for
+every micro-batch, an ``end``.  The folder and its files are readable by their owner only.
 """
 
 from __future__ import annotations

@@ -116,7 +116,9 @@ def _run_batch(console: Console, built: Built, run: ProgressFile) -> None:
     run.status = "finished"
     seconds = time.perf_counter() - began
     counters = built.counters()
-    run.write({"kind": "batch", "batch": 0, "seconds": seconds, "results": counters.get("results"), "counters": counters})
+    run.write(
+        {"kind": "batch", "batch": 0, "seconds": seconds, "results": counters.get("results"), "counters": counters}
+    )
     if counters:
         _counters(console, counters)
     console.print(f"finished in {seconds:.1f} s")
@@ -157,7 +159,9 @@ def _run_stream(console: Console, built: Built, run: ProgressFile) -> None:
 
     records: list[Record] = [run.start]
     query = built.start()
-    console.print(f"the stream runs; Ctrl-C stops it after its micro-batch; [bold]dovetail top[/] shows {run.path.name}")
+    console.print(
+        f"the stream runs; Ctrl-C stops it after its micro-batch; [bold]dovetail top[/] shows {run.path.name}"
+    )
     live = Live(run_view(records, running=True), console=console, auto_refresh=False) if console.is_terminal else None
 
     def report(record: Record) -> None:

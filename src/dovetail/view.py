@@ -71,7 +71,8 @@ def _rates(batches: Sequence[Record]) -> Table:
 def _table(batches: Sequence[Record]) -> Table:
     columns = [
         ("batch", "batch"), ("rows in", "rows"), ("results", "results"), ("held", "held_rows"), ("late", "late"),
-        ("forgotten", "evicted"), ("lag s", "lag"), ("throttle", "throttle"), ("recall", "recall"), ("seconds", "seconds"),
+        ("forgotten", "evicted"), ("lag s", "lag"), ("throttle", "throttle"), ("recall", "recall"),
+        ("seconds", "seconds"),
     ]  # fmt: skip
     # A figure that this run does not have gets no column.
     there = [(name, key) for name, key in columns if any(record.get(key) is not None for record in batches)]

@@ -92,9 +92,12 @@ def _criterion(node: Node) -> criteria.Criterion:
         raise node.error(f"a criterion has the key {given!r}", accepted=accepted, hint=closest(given, _CRITERIA))
     (name,) = names
     make = _CRITERIA[name]
-    section = Section(node, name, (name, *(key for key in ("other", "within") if key in inspect.signature(make).parameters)))
+    section = Section(
+        node, name, (name, *(key for key in ("other", "within") if key in inspect.signature(make).parameters))
+    )
     further = {key: value.plain() for key, value in section.content.items() if key != name}
-    return _made(node, lambda: make(as_text(section.content[name], name), **further))
+    made: criteria.Criterion = _made(node, lambda: make(as_text(section.content[name], name), **further))
+    return made
 
 
 def _made(node: Node, make: Callable[[], Any]) -> Any:
@@ -120,7 +123,9 @@ def _pair(node: Node, key: str, value: Node, aliases: Sequence[str]) -> tuple[tu
     pair = tuple(key.replace(",", " ").split())
     if len(pair) != 2 or not set(pair) <= set(aliases):
         raise node.key_error(
-            key, f"join.within has a window for {key!r}", accepted=f"two of the inputs {', '.join(aliases)}, such as 'A, B'"
+            key,
+            f"join.within has a window for {key!r}",
+            accepted=f"two of the inputs {', '.join(aliases)}, such as 'A, B'",
         )
     if isinstance(value.content, dict):
         section = Section(value, f"join.within.{key}", ("after",))
@@ -135,11 +140,15 @@ def _shedding(node: Node) -> object:
     import dovetail
 
     named = node.content
-    name, options = (named, None) if isinstance(named, str) else next(iter(named.items()), ("", None)) if isinstance(
-        named, dict
-    ) else ("", None)
-    if name not in _SHEDDING or (isinstance(named, dict) and len(named) != 1):
-        raise node.error(f"join.shed is {node.shown()}", accepted="harvest or random_drop, or {harvest: {option: value}}")
+    options: Node | None = None
+    if isinstance(named, dict) and len(named) == 1:
+        ((name, options),) = named.items()
+    else:
+        name = named if isinstance(named, str) else ""
+    if name not in _SHEDDING:
+        raise node.error(
+            f"join.shed is {node.shown()}", accepted="harvest or random_drop, or {harvest: {option: value}}"
+        )
     further = options.plain() if options is not None else None
     make = getattr(dovetail, _SHEDDING[name])
     try:

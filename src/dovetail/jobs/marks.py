@@ -1,7 +1,7 @@
 """YAML whose every value remembers its line.
 
-PyYAML composes a tree of nodes with marks; nothing is constructed from tags, so a file can make no objects.  Scalars follow
-YAML 1.2: ``on``, ``yes`` and ``12:30`` are text, which matters, because ``on`` is a key of a join.
+PyYAML composes a tree of nodes with marks; nothing is constructed from tags, so a file can make no objects.  Scalars
+follow YAML 1.2: ``on``, ``yes`` and ``12:30`` are text, which matters, because ``on`` is a key of a join.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ class Node:
 
 
 def load(source: Source) -> Node:
-    """Read the text of a job file.
+    r"""Read the text of a job file.
 
     Examples
     --------
-    >>> node = load(Source("job.yaml", "join:\\n  on: A.x < B.x\\n  partitions: 4\\n"))
+    >>> node = load(Source("job.yaml", "join:\n  on: A.x < B.x\n  partitions: 4\n"))
     >>> node.plain()
     {'join': {'on': 'A.x < B.x', 'partitions': 4}}
     >>> node.content["join"].keys["partitions"]

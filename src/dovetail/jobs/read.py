@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tempfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +11,17 @@ from pathlib import Path
 from dovetail.errors import JobError, closest
 from dovetail.jobs.calls import KINDS, call_arguments, join_keys
 from dovetail.jobs.job import (
-    AVAILABLE_NOW, BATCH_MODES, STREAM_MODES, Generate, Input, Job, Join, Mode, Output, Session,
-)  # fmt: skip
+    AVAILABLE_NOW,
+    BATCH_MODES,
+    STREAM_MODES,
+    Generate,
+    Input,
+    Job,
+    Join,
+    Mode,
+    Output,
+    Session,
+)
 from dovetail.jobs.marks import Node, Source, load, substituted
 from dovetail.jobs.section import Section, as_choice, as_duration, as_mapping, as_text
 
@@ -24,7 +34,11 @@ _UNKEPT = ("console", "memory", "noop")
 
 
 def read_job(
-    file: str | Path, *, text: str | None = None, variables: Mapping[str, str] | None = None, mode: Mode | None = None,
+    file: str | Path,
+    *,
+    text: str | None = None,
+    variables: Mapping[str, str] | None = None,
+    mode: Mode | None = None,
     once: bool = False,
 ) -> Job:
     """Read and check a job file.  Starts no Spark.
@@ -36,7 +50,8 @@ def read_job(
     text
         What the file holds, if it has been read already.
     variables
-        Values for ``${name}``; they win over those of the file.
+        Values for ``${name}``; they win over those of the file.  ``${here}``, the folder of the file, and ``${tmp}``, the
+        folder for temporary files, are always there.
     mode
         ``batch`` or ``stream``, instead of the mode of the file.
     once
@@ -49,10 +64,8 @@ def read_job(
     """
     source = Source(str(file), _text_of(Path(file)) if text is None else text)
     raw = load(source)
-    first = Section(raw, "the job", _TOP)
-    values = {**first.options("variables"), **(variables or {})}
-    top = Section(substituted(raw, values), "the job", _TOP)
     folder = Path(file).resolve().parent
+    top = Section(substituted(raw, _values(raw, folder, variables or {})), "the job", _TOP)
     declared = top.choice("mode", ("batch", "stream"), "batch")
     runs: Mode = mode or ("stream" if declared == "stream" else "batch")
     listed = as_mapping(top.need("inputs", "{name: {format: ..., path: ...}}"), "inputs", "a mapping from names")
@@ -70,6 +83,17 @@ def read_job(
         session=_session(top.get("spark")),
         generate=_generate(top.get("generate"), folder),
     )
+
+
+def _values(raw: Node, folder: Path, given: Mapping[str, str]) -> dict[str, str]:
+    """The variables: two that are always there, those of the file, which may use them, and those of the caller."""
+    always = {"here": str(folder), "tmp": tempfile.gettempdir()}
+    own = Section(raw, "the job", _TOP).get("variables")
+    if own is None:
+        return {**always, **given}
+    defined = {"variables": substituted(own, {**always, **given})}
+    section = Section(Node(raw.source, defined, own.line, own.column), "the job", ("variables",))
+    return {**always, **section.options("variables"), **given}
 
 
 def check_paths(job: Job) -> None:
@@ -98,7 +122,9 @@ def _text_of(path: Path) -> str:
     except UnicodeDecodeError:
         raise JobError(f"{path} is not a text in UTF-8", accepted="a job file in YAML") from None
     except OSError as error:
-        near = closest(path.name, [other.name for other in path.parent.glob("*.y*ml")]) if path.parent.is_dir() else None
+        near = (
+            closest(path.name, [other.name for other in path.parent.glob("*.y*ml")]) if path.parent.is_dir() else None
+        )
         raise JobError(f"{path} cannot be read: {error.strerror}", accepted="a job file in YAML", hint=near) from None
 
 
@@ -136,8 +162,8 @@ def _input(node: Node, name: str, folder: Path, mode: Mode) -> Input:
             accepted="a schema, such as schema: id long, ts timestamp", hint="or static: true, to read it once",
         )  # fmt: skip
     return Input(
-        name, kind, path, table, schema, section.options("options"), _watermark(section, static), section.texts("select"),
-        section.text("where"), static, node,
+        name, kind, path, table, schema, section.options("options"), _watermark(section, static),
+        section.texts("select"), section.text("where"), static, node,
     )  # fmt: skip
 
 
@@ -165,7 +191,9 @@ def _join(node: Node, inputs: Mapping[str, Input]) -> Join:
         )  # fmt: skip
     if has_sql:
         section = Section(node, "join", ("sql", "select"))
-        return Join(section.needed_text("sql", "SELECT ..."), None, {n: n for n in inputs}, {}, section.texts("select"), node)
+        return Join(
+            section.needed_text("sql", "SELECT ..."), None, {n: n for n in inputs}, {}, section.texts("select"), node
+        )
     kind = as_choice(node.content["kind"], "join.kind", KINDS)
     section = Section(node, "join", ("kind", "inputs", "select", *join_keys(kind)))
     aliases = _aliases(section, inputs)
@@ -189,7 +217,9 @@ def _aliases(section: Section, inputs: Mapping[str, Input]) -> dict[str, str]:
         name = as_text(value, "join.inputs")
         if name not in inputs:
             raise value.error(
-                f"join.inputs names {name!r}", accepted=f"one of the inputs {', '.join(inputs)}", hint=closest(name, inputs)
+                f"join.inputs names {name!r}",
+                accepted=f"one of the inputs {', '.join(inputs)}",
+                hint=closest(name, inputs),
             )
         found[alias] = name
     return found

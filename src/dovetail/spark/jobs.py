@@ -21,7 +21,7 @@ from dovetail.progress import Record, record_of
 from dovetail.spark.metrics import Handle, handle_of, metrics
 from dovetail.spark.quiet import SPARK_ERRORS
 
-_PATIENCE = 30.0
+_PATIENCE = 30
 """Seconds that a micro-batch gets to end by itself once its stream is to stop."""
 
 
@@ -58,7 +58,9 @@ class Built:
         writer = self.frame.write.mode(output.modes["batch"]).options(**output.options)
         if output.partition_by:
             writer = writer.partitionBy(*output.partition_by)
-        with _pointing(output.node, "mode" if "mode" in output.node.keys else "format", "output", only=AnalysisException):
+        with _pointing(
+            output.node, "mode" if "mode" in output.node.keys else "format", "output", only=AnalysisException
+        ):
             if output.table is not None:
                 writer.saveAsTable(output.table)
             else:
@@ -140,9 +142,7 @@ def _joined(sql: str, frames: Mapping[str, DataFrame]) -> DataFrame:
 
 
 @contextmanager
-def _pointing(
-    node: Node, key: str, what: str = "", *, only: type[Exception] | None = None
-) -> Iterator[None]:
+def _pointing(node: Node, key: str, what: str = "", *, only: type[Exception] | None = None) -> Iterator[None]:
     """Turn what a step refuses into an error of the line that asked for it."""
     prefix = f"{what}: " if what else ""
     refused: tuple[type[Exception], ...] = (DovetailError, *SPARK_ERRORS) if only is None else (only,)
@@ -180,7 +180,7 @@ def follow(query: StreamingQuery, report: Callable[[Record], None], stopping: Ca
     A micro-batch that is cut off would be done again by the next run, so it gets some time to end.
     """
     seen: set[tuple[object, object]] = set()
-    waited, step = 0.0, 0.5
+    waited, step = 0, 1
     try:
         over = False
         while not over:
