@@ -21,8 +21,8 @@ Record = dict[str, Any]
 _KEPT = 50
 """Files of past runs that stay."""
 
-_SUMS = {"held_rows": "held_rows", "state_bytes": "held_bytes", "late": "late", "evicted": "evicted"}
-"""Counters that exist for each input, and what their sums are called."""
+_SUMS = {"held_rows": ("held_rows",), "held_bytes": ("held_bytes", "state_bytes"), "late": ("late",), "evicted": ("evicted",)}
+"""Totals, and the counters they add up; some joins have one for each input, such as held_rows_A."""
 
 _PICKED = ("throttle", "recall", "recall_low", "recall_high")
 
@@ -70,8 +70,9 @@ def record_of(report: Mapping[str, Any]) -> Record:
         "behind": _behind(report),
         "counters": counters,
     }
-    for name, total in _SUMS.items():
-        parts = [value for key, value in counters.items() if key == name or key.startswith(f"{name}_")]
+    for total, names in _SUMS.items():
+        starts = tuple(f"{name}_" for name in names)
+        parts = [value for key, value in counters.items() if key in names or key.startswith(starts)]
         record[total] = sum(parts) if parts else None
     return {**record, **{name: counters[name] for name in _PICKED if name in counters}}
 

@@ -90,7 +90,7 @@ def sparkline(values: Sequence[float]) -> str:
     Examples
     --------
     >>> sparkline([0, 1, 2, 4])
-    '▁▂▄█'
+    '▁▃▅█'
     """
     top = max(values, default=0) or 1
     return "".join(_BARS[min(len(_BARS) - 1, max(0, int(value / top * (len(_BARS) - 1) + 0.5)))] for value in values)
