@@ -14,7 +14,7 @@ from rich.table import Table
 
 from dovetail import datasets
 from dovetail.demo import BAND, CONF, dovetail_join, sparks_own, stored
-from dovetail.errors import ArgumentError, choice
+from dovetail.errors import ArgumentError, DovetailError, choice
 
 _CUTS = (4, 2, 1)
 _LARGEST_OWN = 20_000
@@ -42,7 +42,7 @@ def run(console: Console, names: Sequence[str], rows: int, log: Path) -> None:
         console.rule(f"[bold]{known[name].name}", align="left")
         done = subprocess.run([sys.executable, str(known[name])], check=False)
         if done.returncode:
-            raise ArgumentError(f"{known[name].name} ended with exit code {done.returncode}")
+            raise DovetailError(f"{known[name].name} ended with exit code {done.returncode}")
 
 
 def checkout() -> Path | None:

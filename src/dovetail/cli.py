@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from dovetail.errors import DovetailError, JobError
+from dovetail.errors import ArgumentError, DovetailError, JobError
 
 _CODES = "Exit codes: 0 done, 1 the job failed, 2 wrong usage or job file, 130 stopped with Ctrl-C or SIGTERM."
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -108,8 +108,9 @@ def run(
     from dovetail import running
     from dovetail.jobs import read_job
 
+    values = _assignments(variables)
     with _reporting("dovetail-run-") as log:
-        read = read_job(job, variables=_assignments(variables), mode=mode.value if mode else None, once=once)
+        read = read_job(job, variables=values, mode=mode.value if mode else None, once=once)
         if dry_run:
             running.explain_job(Console(), read, log)
             return
@@ -126,8 +127,9 @@ def explain(job: JobFile, mode: ModeOption = None, variables: Variables = None) 
     from dovetail import running
     from dovetail.jobs import read_job
 
+    values = _assignments(variables)
     with _reporting("dovetail-explain-") as log:
-        read = read_job(job, variables=_assignments(variables), mode=mode.value if mode else None)
+        read = read_job(job, variables=values, mode=mode.value if mode else None)
         running.explain_job(Console(), read, log)
 
 
@@ -207,7 +209,7 @@ def _reporting(prefix: str) -> Iterator[Path]:
     try:
         open(handle, "wb").close()  # noqa: PTH123 - the handle is open already
         yield log
-    except JobError as error:
+    except (JobError, ArgumentError) as error:
         log.unlink(missing_ok=True)
         _fail(str(error), None, USAGE)
     except DovetailError as error:

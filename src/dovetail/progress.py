@@ -21,7 +21,12 @@ Record = dict[str, Any]
 _KEPT = 50
 """Files of past runs that stay."""
 
-_SUMS = {"held_rows": ("held_rows",), "held_bytes": ("held_bytes", "state_bytes"), "late": ("late",), "evicted": ("evicted",)}
+_SUMS = {
+    "held_rows": ("held_rows",),
+    "held_bytes": ("held_bytes", "state_bytes"),
+    "late": ("late",),
+    "evicted": ("evicted",),
+}
 """Totals, and the counters they add up; some joins have one for each input, such as held_rows_A."""
 
 _PICKED = ("throttle", "recall", "recall_low", "recall_high")

@@ -116,11 +116,18 @@ def changed(old: str, new: str) -> str:
 
 # What is broken, the file, the line that the message names, and words of what was given, accepted or hinted at.
 BROKEN = {
-    "an unknown key": (changed("  checkpoint: chk", "  chekpoint: chk"), 29, ["chekpoint", "did you mean 'checkpoint'?"]),
+    "an unknown key": (
+        changed("  checkpoint: chk", "  chekpoint: chk"),
+        29,
+        ["chekpoint", "did you mean 'checkpoint'?"],
+    ),
     "an unknown key at the top": (changed("output:\n", "outputs:\n"), 24, ["outputs", "did you mean 'output'?"]),
     "a missing key": (GOOD[: GOOD.index("output:")], 1, ["lacks the key 'output'", "add output:"]),
-    "a missing key of an input": (changed("    format: parquet\n    path: ${folder}/A", "    path: ${folder}/A"), 9,
-                                  ["inputs.A lacks the key 'format'", "add format: parquet"]),
+    "a missing key of an input": (
+        changed("    format: parquet\n    path: ${folder}/A", "    path: ${folder}/A"),
+        9,
+        ["inputs.A lacks the key 'format'", "add format: parquet"],
+    ),
     "a key twice": (changed("  trigger: 10 seconds", "  path: other"), 28, ["'path' is here twice", "line 26"]),
     "no YAML": (changed("  kind: window", "  kind: [window"), 20, ["not YAML"]),
     "a tab": (changed("  kind: window", "\tkind: window"), 19, ["not YAML", "spaces only"]),
@@ -128,24 +135,39 @@ BROKEN = {
     "an unknown kind of join": (changed("kind: window", "kind: windows"), 19, ["theta, window", "'window'?"]),
     "an unknown argument": (changed("  time: ts\n", "  tiem: ts\n"), 21, ["tiem", "did you mean 'time'?"]),
     "a missing argument": (changed("  time: ts\n", ""), 19, ["lacks the key 'time'", "add time:"]),
-    "a mapping that is none": (changed("{spark.sql.shuffle.partitions: 2}", "many"), 7, ["spark.conf is 'many'", "mapping"]),
+    "a mapping that is none": (
+        changed("{spark.sql.shuffle.partitions: 2}", "many"),
+        7,
+        ["spark.conf is 'many'", "mapping"],
+    ),
     "an input that is not there": (changed("  time: ts\n", "  time: ts\n  inputs: [A, Bee]\n"), 22, ["'Bee'", "A, B"]),
     "a window of no inputs": (changed('"A, B"', '"A, X"'), 22, ["'A, X'", "two of the inputs A, B"]),
     "sql and kind": (changed("  kind: window", "  kind: window\n  sql: SELECT 1"), 19, ["both sql and kind"]),
     "neither sql nor kind": (changed("  kind: window\n", ""), 19, ["neither sql nor kind", "theta"]),
     "a watermark that is none": (changed("{column: ts, delay: 5 seconds}", "ts"), 14, ["'ts'", "{column: ts, delay:"]),
     "a delay without a unit": (changed("delay: 5 seconds", "delay: 5"), 14, ["'5'", "5 seconds"]),
-    "a trigger that is none": (changed("trigger: 10 seconds", "trigger: availableNow"), 28, ["did you mean 'available_now'?"]),
+    "a trigger that is none": (
+        changed("trigger: 10 seconds", "trigger: availableNow"),
+        28,
+        ["did you mean 'available_now'?"],
+    ),
     "a stream without a checkpoint": (changed("  checkpoint: chk\n", ""), 25, ["no checkpoint", "add checkpoint:"]),
-    "a stream of files without a schema": (changed("    schema: obj long, ts timestamp\n", ""), 9,
-                                           ["inputs.A is a stream of parquet files without a schema", "static: true"]),
+    "a stream of files without a schema": (
+        changed("    schema: obj long, ts timestamp\n", ""),
+        9,
+        ["inputs.A is a stream of parquet files without a schema", "static: true"],
+    ),
     "a trigger in batch": (changed("mode: stream", "mode: batch"), 28, ["output has a trigger", "mode: stream"]),
-    "an unknown variable": (changed("path: ${folder}/A", "path: ${foldr}/A"), 11, ["${foldr}", "did you mean 'folder'?"]),
+    "an unknown variable": (
+        changed("path: ${folder}/A", "path: ${foldr}/A"),
+        11,
+        ["${foldr}", "did you mean 'folder'?"],
+    ),
     "an empty file": ("# nothing\n", 1, ["empty", "docs/jobs.md"]),
     "a list": ("- a\n- b\n", 1, ["the job is a list", "a mapping"]),
     "a tag": (changed("name: cameras", "name: !!python/object:os.system cameras"), 1, ["tag"]),
     "an object by a local tag": (changed("name: cameras", "name: !thing cameras"), 1, ["tag '!thing'"]),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", BROKEN)
@@ -185,4 +207,7 @@ def test_damage_gives_a_job_or_our_error(at, insert, cut):
     try:
         read_job("job.yaml", text=GOOD[:at] + insert + GOOD[at + cut :])
     except JobError as error:
-        assert str(error).startswith("job.yaml:")
+        message = str(error)
+    else:
+        message = "job.yaml: fine"
+    assert message.startswith("job.yaml:")

@@ -21,6 +21,9 @@ Content: TypeAlias = "Scalar | list[Node] | dict[str, Node]"
 _LARGEST = 10_000
 """Nodes of a file, aliases counted as often as they occur: an alias of aliases could fill the memory."""
 
+_TAGS = ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "merge", "value")
+"""What YAML takes plain text for; any other tag was written by hand."""
+
 _INT = re.compile(r"[-+]?[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _VARIABLE = re.compile(r"\$(?:\$|\{(?P<name>[^}]*)\})")
@@ -114,14 +117,14 @@ class _Reader:
         self.made += 1
         if self.made > _LARGEST or id(raw) in above:
             raise self.source.error(line, column, "aliases that repeat too much", accepted=f"{_LARGEST} values at most")
+        tag = str(raw.tag).removeprefix("tag:yaml.org,2002:")
+        if tag not in _TAGS:
+            raise self.source.error(line, column, f"the tag {tag!r}", accepted="plain values, without tags")
         inside = (*above, id(raw))
         if isinstance(raw, yaml.MappingNode):
             return self.mapping(raw, inside, line, column)
         if isinstance(raw, yaml.SequenceNode):
             return Node(self.source, [self.node(item, inside) for item in raw.value], line, column)
-        tag = str(raw.tag)
-        if not tag.startswith("tag:yaml.org,2002:"):
-            raise self.source.error(line, column, f"the tag {tag!r}", accepted="plain values, without tags")
         return Node(self.source, _scalar(raw), line, column)
 
     def mapping(self, raw: yaml.MappingNode, inside: tuple[int, ...], line: int, column: int) -> Node:

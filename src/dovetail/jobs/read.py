@@ -50,8 +50,8 @@ def read_job(
     text
         What the file holds, if it has been read already.
     variables
-        Values for ``${name}``; they win over those of the file.  ``${here}``, the folder of the file, and ``${tmp}``, the
-        folder for temporary files, are always there.
+        Values for ``${name}``; they win over those of the file.  ``${here}``, the folder of the file, and ``${tmp}``,
+        the folder for temporary files, are always there.
     mode
         ``batch`` or ``stream``, instead of the mode of the file.
     once
