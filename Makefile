@@ -42,7 +42,7 @@ lint: setup-quiet  ## ruff: rules and format
 	@$(PY) -m ruff format --check .
 
 docs: setup-quiet  ## build the site of the docs into build/site; a link that leads nowhere is an error
-	@$(PY) -m mkdocs build --strict --quiet
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 
 types: setup-quiet  ## mypy, strict, on src
 	@$(PY) -m mypy

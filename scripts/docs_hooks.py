@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mkdocs.structure.files import File, Files
+from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = Path(__file__).resolve().parents[1]
 REPORTS = ("benchmarks/*.md", "experiments/*/README.md")
@@ -18,7 +18,10 @@ def on_files(files: Files, config: Any) -> Files:
     """Add the reports of benchmarks and experiments at their own paths."""
     for pattern in REPORTS:
         for path in sorted(ROOT.glob(pattern)):
-            files.append(File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path)))
+            made = File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path))
+            # Pages of the site link to them; the navigation has no place for each.
+            made.inclusion = InclusionLevel.NOT_IN_NAV
+            files.append(made)
     return files
 
 

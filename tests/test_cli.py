@@ -171,7 +171,7 @@ def test_a_broken_job_file_is_wrong_usage(tmp_path):
     (tmp_path / "job.yaml").write_text(JOB.replace("trigger:", "triger:"), encoding="utf-8")
     done = run(app, ["run", str(tmp_path / "job.yaml")])
     assert done.exit_code == 2
-    assert "job.yaml:14: output has no key 'triger'" in done.output
+    assert "job.yaml:13: output has no key 'triger'" in done.output
     assert "did you mean 'trigger'?" in done.output
     assert "Traceback" not in done.output
 

@@ -102,6 +102,11 @@ class TestFile:
             raise RuntimeError
         assert read_records(file.path)[-1]["status"] == "failed"
 
+    def test_of_an_interrupted_run_says_stopped(self, state):
+        with pytest.raises(KeyboardInterrupt), ProgressFile("cameras", "batch") as file:
+            raise KeyboardInterrupt
+        assert read_records(file.path)[-1]["status"] == "stopped"
+
     def test_of_a_killed_process_does_not_run(self):
         assert not is_running([{"kind": "start", "pid": 2**22 + 1}])
 

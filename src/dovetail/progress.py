@@ -138,6 +138,8 @@ class ProgressFile:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if kind is not None and issubclass(kind, KeyboardInterrupt):
+            self.status = "stopped"
         self.write({"kind": "end", "status": self.status, "time": datetime.now(UTC).isoformat()})
         self._file.close()
 
