@@ -38,7 +38,7 @@ def test_finds_the_benchmarks_of_the_checkout(monkeypatch, tmp_path):
     folder = bench.checkout()
     assert folder is not None
     assert (folder / "theta.py").is_file()
-    with pytest.raises(ArgumentError, match="did you mean .theta."):
+    with pytest.raises(ArgumentError, match=r"did you mean .theta."):
         bench.run(Console(quiet=True), ["thetaa"], 1000, tmp_path / "log")
 
 

@@ -35,8 +35,8 @@ def test_the_example_makes_its_tables(tmp_path):
     seen = {name: pq.read_table(place / "data" / name).to_pylist() for name in "ABC"}
     at = {name: {row["obj"]: row for row in rows} for name, rows in seen.items()}
     passed = {obj for obj in at["A"] if obj in at["B"] and obj in at["C"]}
-    passages = pq.read_table(place / "warehouse" / "passages")
+    passages = pq.read_table(place / "spark-warehouse" / "passages")
     assert set(passages["obj"].to_pylist()) == passed
     faster = {obj for obj in at["A"] if obj in at["B"] and 1 <= at["B"][obj]["speed"] - at["A"][obj]["speed"] <= 2}
-    pairs = pq.read_table(place / "warehouse" / "fast_pairs")
+    pairs = pq.read_table(place / "spark-warehouse" / "fast_pairs")
     assert set(pairs["obj"].to_pylist()) == faster
