@@ -59,9 +59,20 @@ class TestHarvested:
     def test_is_the_grid(self):
         picture = dt.plot.harvested({"A -> B": [1, 0.5, 0], "B -> A": [0, 0, 0]})
         assert picture.axes[0].get_images()[0].get_array().tolist() == [[1, 0.5, 0], [0, 0, 0]]
-        assert picture.axes[0].get_title() == "25% of the windows searched"
+        assert picture.axes[0].get_title() == "25% of the windows looked at"
 
-    @pytest.mark.parametrize("slices", [{}, {"a": []}, {"a": [1], "b": [1, 1]}, {"a": [1.5]}, {"a": [-0.1]}])
+    def test_takes_the_progress_of_a_join_that_sheds(self):
+        counters = {"results": 3, "harvest_A_B": [1.0, 0.5], "harvest_B_A": [0.0]}
+        reports = [{"batchId": 1, "observedMetrics": {"join": counters}}, {"batchId": 2, "observedMetrics": {}}]
+        axis = dt.plot.harvested(reports).axes[0]
+        assert [label.get_text() for label in axis.get_yticklabels()] == ["A -> B", "B -> A"]
+        grid = axis.get_images()[0].get_array()
+        # The second window has one slice only.
+        assert grid[0].tolist() == [1.0, 0.5]
+        assert np.isnan(grid[1, 1]) or grid.mask[1, 1]
+        assert dt.plot.harvested(reports[0]).axes[0].get_title() == "50% of the windows looked at"
+
+    @pytest.mark.parametrize("slices", [{}, {"a": []}, {"a": [1], "b": []}, {"a": [1.5]}, {"a": [-0.1]}])
     def test_refuses_what_is_no_grid(self, slices):
         with pytest.raises(ArgumentError):
             dt.plot.harvested(slices)

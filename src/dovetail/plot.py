@@ -6,6 +6,7 @@ matplotlib is an optional package: ``pip install 'dovetail[plot]'``.  Importing 
 from __future__ import annotations
 
 import importlib
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -86,8 +87,6 @@ def _records(progress: Sequence[Mapping[str, Any]] | str | Path) -> list[Record]
 
 def _plain(report: Any) -> Mapping[str, Any]:
     """The progress of a query as plain values: PySpark's own object knows its JSON form."""
-    import json
-
     text = getattr(report, "json", None)
     found: Mapping[str, Any] = json.loads(text) if isinstance(text, str) else report
     return found
@@ -98,13 +97,18 @@ def _picture(figure: Any) -> Picture:
     return drawn
 
 
-def harvested(slices: Mapping[str, Sequence[float]], *, unit: str = "slice of the window, newest first") -> Picture:
+def harvested(
+    slices: Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | Path,
+    *,
+    unit: str = "slice of the window, youngest first",
+) -> Picture:
     """Which slices of the windows a join under overload still looks at, as a heat map.
 
     Parameters
     ----------
     slices
-        For each direction of the join, such as ``"A -> B"``, the share of each slice that is searched, from 0 to 1.
+        For each direction of the join, such as ``"A -> B"``, the share of each slice that is looked at, from 0 to 1.  Or
+        what :func:`rates` takes: the last micro-batch that tells of its slices is drawn.
     unit
         What the columns are.
 
@@ -112,20 +116,43 @@ def harvested(slices: Mapping[str, Sequence[float]], *, unit: str = "slice of th
     --------
     >>> picture = harvested({"A -> B": [1, 1, 0.5, 0], "B -> A": [0, 0.2, 1, 1]})
     >>> picture.axes[0].get_title()
-    '59% of the windows searched'
+    '59% of the windows looked at'
     """
-    if not slices or len({len(row) for row in slices.values()}) != 1 or not len(next(iter(slices.values()))):
-        raise ArgumentError("slices of different lengths, or none", accepted="a list of shares for each direction")
-    grid = np.array([list(row) for row in slices.values()], dtype=np.float64)
-    if not ((grid >= 0) & (grid <= 1)).all():
+    rows = _slices(slices)
+    longest = max((len(row) for row in rows.values()), default=0)
+    if not longest or not min(len(row) for row in rows.values()):
+        raise ArgumentError(
+            "no slices", accepted="a list of shares for each direction, or the progress of a join that sheds"
+        )
+    # Windows of different lengths have different numbers of slices.
+    grid = np.array([[*row, *[np.nan] * (longest - len(row))] for row in rows.values()], dtype=np.float64)
+    if not (np.isnan(grid) | ((grid >= 0) & (grid <= 1))).all():
         raise ArgumentError("a share outside 0 to 1", accepted="shares of slices, from 0 to 1")
     drawing = _drawing()
-    figure, (axis,) = drawing.axes(1, max(5.0, 0.35 * grid.shape[1] + 2), 0.5 * grid.shape[0] + 1.6)
+    figure, (axis,) = drawing.axes(1, max(5.0, 0.35 * longest + 2), 0.5 * len(rows) + 1.6)
     image = axis.imshow(grid, aspect="auto", cmap="YlGnBu", vmin=0, vmax=1)
-    axis.set(yticks=range(len(slices)), yticklabels=list(slices), xlabel=unit)
-    axis.set_title(f"{grid.mean():.0%} of the windows searched")
-    figure.colorbar(image, ax=axis, label="share searched")
+    axis.set(yticks=range(len(rows)), yticklabels=list(rows), xlabel=unit)
+    axis.set_title(f"{np.nanmean(grid):.0%} of the windows looked at")
+    figure.colorbar(image, ax=axis, label="share looked at")
     return _picture(figure)
+
+
+_HARVEST = "harvest_"
+
+
+def _slices(given: Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | Path) -> dict[str, list[float]]:
+    if isinstance(given, Mapping) and not ({"kind", "batchId", "observedMetrics"} & given.keys()):
+        return {str(name): list(row) for name, row in given.items()}
+    records = _records([given] if isinstance(given, Mapping) else given)
+    for record in reversed(records):
+        found = {
+            name.removeprefix(_HARVEST).replace("_", " -> ", 1): list(row)
+            for name, row in (record.get("counters") or {}).items()
+            if name.startswith(_HARVEST)
+        }
+        if found:
+            return found
+    return {}
 
 
 def histograms(
