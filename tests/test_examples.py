@@ -83,7 +83,13 @@ def shared(spark, monkeypatch):
     spark.conf.set("spark.sql.shuffle.partitions", partitions)
 
 
-@pytest.mark.parametrize("name", PROGRAMS)
+# The job files below run the same joins; these programs run where CI=true.
+SLOW = ("bestmatch_weather", "window_news", "window_packets", "window_retail")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in PROGRAMS]
+)
 def test_program(name, shared, tmp_path, capsys):
     arguments, written = PROGRAMS[name]
     spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")

@@ -107,8 +107,8 @@ def harvested(
     Parameters
     ----------
     slices
-        For each direction of the join, such as ``"A -> B"``, the share of each slice that is looked at, from 0 to 1.  Or
-        what :func:`rates` takes: the last micro-batch that tells of its slices is drawn.
+        For each direction of the join, such as ``"A -> B"``, the share of each slice that is looked at, from 0 to 1.
+        Or what :func:`rates` takes: the last micro-batch that tells of its slices is drawn.
     unit
         What the columns are.
 
