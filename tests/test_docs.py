@@ -46,6 +46,23 @@ def test_page_runs(page, spark):
         exec(compile("\n" * line + code, str(page), "exec"), names)
 
 
+def test_the_messages_in_troubleshooting_exist():
+    """Each message that the page quotes stands in the source, between its dots word for word."""
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    table = text[text.index("## Messages of Dovetail") : text.index("## Messages of Spark")]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    quoted = [message for cell in cells for message in re.findall(r"`([^`]+)`", cell)]
+    assert len(quoted) > 8
+    source = "".join(file.read_text(encoding="utf-8") for file in sorted((ROOT / "src").rglob("*.py")))
+    # A message may stand in two neighbouring literals, and has values where the page has dots.
+    source = re.sub(r'"\s*f?"', "", source)
+    for message in quoted:
+        if message.startswith("job.yaml"):
+            continue
+        for part in filter(str.strip, message.split("...")):
+            assert part.strip() in source, message
+
+
 @pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     missing = [
