@@ -87,6 +87,7 @@ def test_a_batch_job_writes_and_counts(spark, folder):
         ("select: [x AS y]", "select: [z AS y]", 6, ["inputs.S.select", "z"]),
         ("ABS(R.x - S.y) <= 1", "ABS(R.x - S.z) <= 1", 9, ["S.z", "one of its columns y"]),
         ("ABS(R.x - S.y) <= 1", "ABS(R.x - S.y <= 1", 9, ["ABS("]),
+        ("ABS(R.x - S.y) <= 1", "|\n    R.x < S.y\n    AND R.x <<>> 3", 11, ["R.x <<>> 3", "^"]),
         ("  select: [R.x, S.y]", "  select: [R.q]", 10, ["q"]),
         ("  kind: theta\n", "  kind: theta\n  partitions: many\n", 9, ["partitions", "many"]),
         ("  kind: theta\n", "  kind: theta\n  how: lefty\n", 9, ["lefty", "'left'"]),

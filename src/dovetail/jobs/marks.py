@@ -54,6 +54,12 @@ class Node:
     column: int
     keys: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
     """Where each key of a mapping stands."""
+    literal: bool = field(default=False, compare=False)
+    """Whether the text stands below its key, line by line, after a ``|``."""
+
+    def line_of(self, number: int) -> int:
+        """The line of the file in which a line of this text stands, as far as that can be told."""
+        return self.line + number if self.literal else self.line
 
     def error(self, given: str, *, accepted: str | None = None, hint: str | None = None) -> JobError:
         """The error for this value."""
@@ -125,7 +131,7 @@ class _Reader:
             return self.mapping(raw, inside, line, column)
         if isinstance(raw, yaml.SequenceNode):
             return Node(self.source, [self.node(item, inside) for item in raw.value], line, column)
-        return Node(self.source, _scalar(raw), line, column)
+        return Node(self.source, _scalar(raw), line, column, literal=getattr(raw, "style", None) == "|")
 
     def mapping(self, raw: yaml.MappingNode, inside: tuple[int, ...], line: int, column: int) -> Node:
         content: dict[str, Node] = {}
@@ -184,7 +190,7 @@ def substituted(node: Node, variables: Mapping[str, str]) -> Node:
         content = [substituted(value, variables) for value in content]
     elif isinstance(content, str):
         content = _VARIABLE.sub(lambda found: _value(node, found, variables), content)
-    return Node(node.source, content, node.line, node.column, node.keys)
+    return Node(node.source, content, node.line, node.column, node.keys, node.literal)
 
 
 def _value(node: Node, found: re.Match[str], variables: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -152,10 +153,25 @@ def _pointing(node: Node, key: str, what: str = "", *, only: type[Exception] | N
         raise
     except refused as error:
         if isinstance(error, DovetailError):
+            _raise_within(node, prefix, error)
             raise node.key_error(
                 _culprit(node, key, error), prefix + error.given, accepted=error.accepted, hint=error.hint
             ) from error
         raise node.key_error(key, prefix + brief(error)) from error
+
+
+_PLACE = re.compile(r"(?P<key>SQL|on), line (?P<line>\d+): ")
+
+
+def _raise_within(node: Node, prefix: str, error: DovetailError) -> None:
+    """Raise an error that knows its line within an SQL text with the line of the file; its picture shows the place."""
+    place = _PLACE.match(error.given)
+    value = (node.content if isinstance(node.content, dict) else {}).get(place["key"].lower()) if place else None
+    if place is None or value is None:
+        return
+    line = value.line_of(int(place["line"]))
+    given = f"{node.source.name}:{line}: {prefix}{error.given[place.end() :]}"
+    raise JobError(given, accepted=error.accepted, hint=error.hint) from error
 
 
 def _culprit(node: Node, key: str, error: DovetailError) -> str:
