@@ -14,6 +14,7 @@ import dovetail as dt
 from dovetail.errors import JobError
 from dovetail.generated import write
 from dovetail.jobs import read_job
+from dovetail.jobs.calls import join_keys
 from dovetail.spark.jobs import Built, follow
 
 THETA = """\
@@ -144,3 +145,33 @@ def test_a_stream_stops_when_asked(spark, tmp_path):
     assert records
     assert not query.isActive
     assert query.exception() is None
+
+
+CALLS = {
+    "theta": "on: R.x < S.x",
+    "window": "on: R.x = S.x\n  time: x\n  within: 5",
+    "asof": "time: x",
+    "bestmatch": "on: [{closest: x, within: 3}]",
+    "approx": "on: R.x = S.x\n  memory: 100",
+}
+ODD = ["", "5", "-1", "2.5", "true", "word", "[]", "[1, two]", "{}", "{a: 1}", "[[1], {b: c}]"]
+
+
+@pytest.mark.parametrize("kind", CALLS)
+def test_an_odd_argument_is_taken_or_refused_with_its_line(kind, spark, folder):
+    """No value of YAML gets through to a traceback."""
+    for key in join_keys(kind):
+        for value in ODD:
+            lines = [line for line in CALLS[kind].split("\n  ") if not line.startswith(f"{key}:")]
+            join = "\n  ".join([f"kind: {kind}", *lines, f"{key}: {value}"])
+            text = (
+                "inputs: {R: {format: parquet, path: R}, S: {format: parquet, path: S}}\n"
+                f"join:\n  {join}\noutput: {{format: noop}}\n"
+            )
+            try:
+                Built(job_of(folder, text), spark)
+            except JobError as error:
+                message = str(error)
+            else:
+                continue
+            assert message.startswith(f"{folder / 'job.yaml'}:"), (key, value, message)
