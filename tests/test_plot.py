@@ -108,6 +108,12 @@ class TestPartitions:
         assert cells.sum() == area
         assert cells.max() == 1
 
+    def test_leave_room_for_what_a_filter_removed(self):
+        # Of R only 9 exceeds anything in S, which has 8 alone below it.
+        (axis,) = dt.plot.partitions([1, 2, 3, 9], [8, 20, 30], op=">", algorithms=["prefap"], number=2).axes
+        (cell,) = axis.patches
+        assert (cell.get_xy(), cell.get_width(), cell.get_height()) == ((0, 3), 1, 1)
+
     @pytest.mark.parametrize(("r", "s"), [([], [1]), ([1], []), ([["x"]], [1]), (["x"], [1])])
     def test_refuse_what_is_no_column(self, r, s):
         with pytest.raises(ArgumentError):

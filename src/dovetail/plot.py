@@ -245,21 +245,24 @@ def partitions(
     drawing = _drawing()
     figure, panels = drawing.axes(len(chosen), 2.6 * len(chosen) + 0.4, 3)
     for axis, name, made in zip(panels, chosen, layouts, strict=True):
-        _matrix(axis, drawing.COLOURS[0], made)
+        _matrix(axis, drawing.COLOURS[0], made, [one.positions for one in values])
         axis.set_title(f"{name}: {made.products:,} of {columns[0].size * columns[1].size:,} pairs", fontsize=9)
         axis.set(xlabel="S", ylabel="R", xticks=[], yticks=[])
     return _picture(figure)
 
 
-def _matrix(axis: Any, colour: str, made: Any) -> None:
-    """Rectangles of the surviving pairs; a partition is as wide as it has rows."""
+def _matrix(axis: Any, colour: str, made: Any, positions: list[npt.NDArray[np.float64]]) -> None:
+    """Rectangles of the surviving pairs, by value; a partition is as wide as it has rows."""
     edges = []
-    for part, bounds in ((made.r_part, made.r_bounds), (made.s_part, made.s_bounds)):
+    sides = ((made.r_part, made.r_bounds), (made.s_part, made.s_bounds))
+    for (part, bounds), position in zip(sides, positions, strict=True):
         sizes = np.bincount(part[part >= 0], minlength=len(bounds))
         # By value, so that the frontier of a comparison is a staircase.
         order = np.argsort(bounds[:, 0], kind="stable") if len(bounds) else np.empty(0, dtype=np.int64)
         starts = np.empty(len(sizes))
         starts[order] = np.concatenate([[0], np.cumsum(sizes[order])[:-1]]) if len(sizes) else []
+        # Rows that a filter removed keep their place, empty.
+        starts += np.searchsorted(np.sort(position[part < 0]), bounds[:, 0])
         edges.append((starts, sizes, int(part.size)))
     (tops, heights, rows), (lefts, widths, columns) = edges
     for i, j in made.pairs:
