@@ -15,7 +15,7 @@ from dovetail.errors import JobError
 from dovetail.generated import write
 from dovetail.jobs import read_job
 from dovetail.jobs.calls import join_keys
-from dovetail.spark.jobs import Built, follow
+from dovetail.spark.jobs import Built, follow, join_frames
 
 THETA = """\
 inputs:
@@ -154,12 +154,14 @@ CALLS = {
     "bestmatch": "on: [{closest: x, within: 3}]",
     "approx": "on: R.x = S.x\n  memory: 100",
 }
-ODD = ["", "5", "-1", "2.5", "true", "word", "[]", "[1, two]", "{}", "{a: 1}", "[[1], {b: c}]"]
+ODD = ["", "-1", "word", "[1, two]", "{a: 1}"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CALLS)
 def test_an_odd_argument_is_taken_or_refused_with_its_line(kind, spark, folder):
     """No value of YAML gets through to a traceback."""
+    frames = {name: spark.read.parquet(str(folder / name)) for name in "RS"}
     for key in join_keys(kind):
         for value in ODD:
             lines = [line for line in CALLS[kind].split("\n  ") if not line.startswith(f"{key}:")]
@@ -169,7 +171,7 @@ def test_an_odd_argument_is_taken_or_refused_with_its_line(kind, spark, folder):
                 f"join:\n  {join}\noutput: {{format: noop}}\n"
             )
             try:
-                Built(job_of(folder, text), spark)
+                join_frames(job_of(folder, text).join, frames)
             except JobError as error:
                 message = str(error)
             else:

@@ -41,7 +41,7 @@ class Built:
         self.job = job
         self.spark = spark
         frames = {name: _input(spark, one, streaming=job.mode == "stream") for name, one in job.inputs.items()}
-        self.joined = _join(job.join, frames)
+        self.joined = join_frames(job.join, frames)
         with _pointing(job.join.node, "select"):
             self.frame = self.joined.selectExpr(*job.join.select) if job.join.select else self.joined
 
@@ -125,7 +125,8 @@ def _steps(one: Input, streams: bool) -> Iterator[tuple[str, Callable[[DataFrame
         yield "watermark", lambda frame: frame.withWatermark(*watermark)
 
 
-def _join(join: Join, frames: Mapping[str, DataFrame]) -> DataFrame:
+def join_frames(join: Join, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The lazy frame of a join; what its function refuses is an error of the line that asked for it."""
     if join.sql is not None:
         with _pointing(join.node, "sql", "join.sql"):
             return _joined(join.sql, frames)
