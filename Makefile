@@ -19,7 +19,7 @@ ARGS ?=
 BENCHMARKS = $(sort $(wildcard benchmarks/*.py))
 EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
 
-.PHONY: help setup setup-quiet demo test lint types bench experiments requirements clean
+.PHONY: help setup setup-quiet demo test lint types docs bench experiments requirements clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1|/' | \
@@ -31,7 +31,7 @@ setup:  ## make .venv with the pinned packages, and install Java 17+ where it is
 setup-quiet:
 	@scripts/setup.sh --quiet
 
-demo: setup-quiet  ## three joins on generated data, with their figures, in a minute or two
+demo: setup-quiet  ## four joins on generated data, with their figures and an HTML report, in a minute or two
 	@$(WITH_JAVA) $(PY) -m dovetail demo
 
 test: setup-quiet  ## all tests and docstring examples; CI=true adds the slow ones; ARGS= goes to pytest
@@ -40,6 +40,9 @@ test: setup-quiet  ## all tests and docstring examples; CI=true adds the slow on
 lint: setup-quiet  ## ruff: rules and format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
+
+docs: setup-quiet  ## build the site of the docs into build/site; a link that leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
 
 types: setup-quiet  ## mypy, strict, on src
 	@$(PY) -m mypy

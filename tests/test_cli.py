@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 from contextlib import contextmanager
 
+import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner
 
@@ -35,7 +37,8 @@ def test_version():
 def test_help_lists_the_commands():
     done = run(app, ["--help"])
     assert done.exit_code == 0
-    assert "demo" in done.output
+    for command in ("demo", "run", "explain", "top", "bench", "data", "Exit codes"):
+        assert command in done.output
 
 
 def test_help_of_demo():
@@ -44,7 +47,19 @@ def test_help_of_demo():
     assert "quick" in done.output
 
 
-@pytest.mark.parametrize("arguments", [["demo", "--rows", "3"], ["demo", "--rows", "many"], ["dance"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["demo", "--rows", "3"],
+        ["demo", "--rows", "many"],
+        ["dance"],
+        ["run"],
+        ["run", "job.yaml", "--mode", "fast"],
+        ["run", "job.yaml", "--set", "folder"],
+        ["data", "unknown", "folder"],
+        ["bench", "unknown"],
+    ],
+)
 def test_refused_before_spark_starts(arguments):
     done = run(app, arguments)
     assert done.exit_code == 2
@@ -75,7 +90,7 @@ def failing(error: Exception, said: bytes):
 def test_a_failure_is_a_message(error, monkeypatch, temporary):
     monkeypatch.setattr("dovetail.spark.quiet.quiet_session", failing(error, b""))
     done = run(app, ["demo", "--quick"])
-    assert done.exit_code == 1
+    assert done.exit_code == (130 if isinstance(error, KeyboardInterrupt) else 1)
     assert "Traceback" not in done.output
     assert (str(error).splitlines() or ["interrupted"])[0] in done.output
     assert not list(temporary.iterdir())
@@ -111,8 +126,9 @@ def test_the_cut_has_an_upper_bound():
 @pytest.mark.spark
 def test_demo(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "160"}
+    report = tmp_path / "report.html"
     done = subprocess.run(
-        [sys.executable, "-m", "dovetail", "demo", "--quick", "--rows", "8000"],
+        [sys.executable, "-m", "dovetail", "demo", "--quick", "--rows", "8000", "--report", str(report)],
         capture_output=True,
         text=True,
         timeout=400,
@@ -128,3 +144,66 @@ def test_demo(tmp_path):
     assert (stream := re.search(r"micro-batches\s+1,500 objects\s+([\d,]+)", done.stdout))
     assert int(stream[1].replace(",", "")) > 0
     assert not list(tmp_path.glob("dovetail-demo-*"))
+    # The report holds its pictures and fetches nothing.
+    page = report.read_text(encoding="utf-8")
+    assert page.count("data:image/png;base64,") == 3
+    assert "<script" not in page
+    assert not re.search(r"(?:src|href)=\"(?!data:)", page)
+
+
+JOB = """\
+mode: stream
+generate: {dataset: cameras, into: data, batches: 3, objects: 20}
+spark: {master: "local[2]", conf: {spark.sql.shuffle.partitions: 1}}
+inputs:
+  A: &camera
+    format: parquet
+    path: data/A
+    schema: obj long, speed long, ts timestamp
+    options: {maxFilesPerTrigger: 1}
+    watermark: {column: ts, delay: 5 seconds}
+  B: {<<: *camera, path: data/B}
+join: {kind: window, on: A.obj = B.obj, time: ts, within: 5 seconds, select: [A.obj]}
+output: {format: parquet, path: out, checkpoint: chk, trigger: 1 second, mode: {batch: overwrite}}
+"""
+
+
+def test_a_broken_job_file_is_wrong_usage(tmp_path):
+    (tmp_path / "job.yaml").write_text(JOB.replace("trigger:", "triger:"), encoding="utf-8")
+    done = run(app, ["run", str(tmp_path / "job.yaml")])
+    assert done.exit_code == 2
+    assert "job.yaml:13: output has no key 'triger'" in done.output
+    assert "did you mean 'trigger'?" in done.output
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.spark
+def test_a_stream_runs_until_it_is_interrupted(tmp_path):
+    job = tmp_path / "job.yaml"
+    job.write_text(JOB, encoding="utf-8")
+    environment = {**os.environ, "DOVETAIL_STATE": str(tmp_path / "state"), "COLUMNS": "200"}
+    command = [sys.executable, "-u", "-m", "dovetail", "run", str(job)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+    ) as running:
+        seen = []
+        for line in running.stdout:
+            seen.append(line)
+            if line.startswith("batch 1,"):
+                running.send_signal(signal.SIGINT)
+        errors = running.stderr.read()
+        assert running.wait(timeout=120) == 130, errors
+    assert errors == ""
+    assert seen[-1] == "stopped; the next run goes on from here\n"
+    # The next run goes on where this one stopped, and ends: nothing is lost, nothing is there twice.
+    done = subprocess.run(
+        [*command, "--once"], capture_output=True, text=True, env=environment, timeout=300, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "batch 0," not in done.stdout
+    assert "batch 1," not in done.stdout
+    found = pq.read_table(tmp_path / "out")["obj"].to_pylist()
+    assert sorted(found) == sorted(pq.read_table(tmp_path / "data" / "B")["obj"].to_pylist())
+    shown = run(app, ["top", "--once"], env={"DOVETAIL_STATE": str(tmp_path / "state")})
+    assert "job" in shown.output
+    assert "finished" in shown.output

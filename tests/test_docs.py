@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +20,19 @@ def test_there_are_pages():
     assert {page.name for page in PAGES} >= {"how-it-works.md", "theta.md"}
 
 
+def test_the_site_builds_and_its_links_hold(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in PAGES:
+        html = (tmp_path / page.name).with_suffix(".html").read_text(encoding="utf-8")
+        # The page must not fetch anything from elsewhere when it is opened.
+        assert not re.search(r'<(?:script|img)[^>]* src="https?:', html)
+        assert not re.search(r'<link[^>]* rel="stylesheet"[^>]* href="https?:', html)
+    assert (tmp_path / "experiments" / "prefap" / "index.html").is_file()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_page_runs(page, spark):
     text = page.read_text(encoding="utf-8")
@@ -28,6 +44,23 @@ def test_page_runs(page, spark):
         code = re.sub(rf"^{block['indent']}", "", block["code"], flags=re.MULTILINE)
         # Blank lines in front make tracebacks show the line of the page.
         exec(compile("\n" * line + code, str(page), "exec"), names)
+
+
+def test_the_messages_in_troubleshooting_exist():
+    """Each message that the page quotes stands in the source, between its dots word for word."""
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    table = text[text.index("## Messages of Dovetail") : text.index("## Messages of Spark")]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    quoted = [message for cell in cells for message in re.findall(r"`([^`]+)`", cell)]
+    assert len(quoted) > 8
+    source = "".join(file.read_text(encoding="utf-8") for file in sorted((ROOT / "src").rglob("*.py")))
+    # A message may stand in two neighbouring literals, and has values where the page has dots.
+    source = re.sub(r'"\s*f?"', "", source)
+    for message in quoted:
+        if message.startswith("job.yaml"):
+            continue
+        for part in filter(str.strip, message.split("...")):
+            assert part.strip() in source, message
 
 
 @pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=lambda page: page.name)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from dovetail.errors import (
     ArgumentError,
     DovetailError,
+    JobError,
     PredicateError,
     SetupError,
     StatementError,
@@ -20,6 +21,7 @@ from dovetail.errors import (
 )
 
 if TYPE_CHECKING:
+    from dovetail import plot
     from dovetail.api import (
         approx_join,
         asof_join,
@@ -41,6 +43,7 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
     "DovetailError",
+    "JobError",
     "PredicateError",
     "SetupError",
     "StatementError",
@@ -59,6 +62,7 @@ __all__ = [
     "most",
     "overlap",
     "path",
+    "plot",
     "prefer",
     "quality",
     "register_order",
@@ -87,6 +91,8 @@ def __getattr__(name: str) -> object:
 
     A worker of Spark imports this package for one kernel: it must not pay for PySpark, the parser and all families.
     """
+    if name == "plot":
+        return importlib.import_module("dovetail.plot")
     if name not in _HOMES:
         raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
     found: object = getattr(importlib.import_module(_HOMES[name]), name)

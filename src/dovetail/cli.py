@@ -1,8 +1,11 @@
-"""The command line: ``dovetail demo``, ``dovetail --version``."""
+"""The command line: ``dovetail demo``, ``run``, ``explain``, ``top``, ``bench``, ``data``."""
 
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -10,15 +13,36 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
-from dovetail.errors import DovetailError
+from dovetail.errors import ArgumentError, DovetailError, JobError
+
+_CODES = "Exit codes: 0 done, 1 the job failed, 2 wrong usage or job file, 130 stopped with Ctrl-C or SIGTERM."
+FAILED, USAGE, INTERRUPTED = 1, 2, 130
 
 app = typer.Typer(
     name="dovetail",
     help="The joins Apache Spark lacks.",
+    epilog=_CODES,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+
+class ModeChoice(StrEnum):
+    """How a job runs."""
+
+    batch = "batch"
+    stream = "stream"
+
+
+JobFile = Annotated[Path, typer.Argument(help="The job file, in YAML; docs/jobs.md describes it.", show_default=False)]
+Variables = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="NAME=VALUE", help="A value for ${NAME} in the job file.", show_default=False),
+]
+ModeOption = Annotated[
+    ModeChoice | None, typer.Option("--mode", help="Run it so, instead of as the file says.", show_default=False)
+]
 
 
 def _version(wanted: bool) -> None:
@@ -47,26 +71,156 @@ def demo(
         typer.Option(min=4_000, max=20_000_000, help="Rows of each side of the large join (400000; quick: 40000)."),
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Smaller tables and a shorter stream.")] = False,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="Where the HTML report with the figures goes (dovetail-demo.html).", show_default=False),
+    ] = None,
 ) -> None:
     """Run three joins on made-up data: a small one, a large one beside Spark's own, and a stream."""
     # Here and not above: --help and --version need neither Spark nor the compiler.
     from dovetail import demo as acts
-    from dovetail.spark.quiet import SPARK_ERRORS, quiet_session
+    from dovetail.spark.quiet import quiet_session
+
+    sizes = acts.Sizes.of(rows, quick=quick)
+    with _reporting("dovetail-demo-") as log, tempfile.TemporaryDirectory(prefix="dovetail-demo-") as folder:
+        acts.run(
+            Console(),
+            lambda: quiet_session("dovetail-demo", log, conf=acts.CONF),
+            Path(folder),
+            sizes,
+            report=report or Path("dovetail-demo.html"),
+        )
+
+
+@app.command(epilog=_CODES)
+def run(
+    job: JobFile,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Check and explain the job; run nothing.")] = False,
+    mode: ModeOption = None,
+    once: Annotated[bool, typer.Option("--once", help="Let a stream take what is there, and end.")] = False,
+    variables: Variables = None,
+) -> None:
+    """Run a job file: sources, a join, a sink, in batch or as a stream.
+
+    A stream shows its micro-batches while it runs.  Ctrl-C lets the current one end and stops the stream; started
+    again, it goes on where it stopped.  A second Ctrl-C stops at once.
+    """
+    from dovetail import running
+    from dovetail.jobs import read_job
+
+    values = _assignments(variables)
+    with _reporting("dovetail-run-") as log:
+        read = read_job(job, variables=values, mode=mode.value if mode else None, once=once)
+        if dry_run:
+            running.explain_job(Console(), read, log)
+            return
+        try:
+            running.run_job(Console(), read, log)
+        except running.Stopped:
+            Console().print("stopped; the next run goes on from here")
+            raise typer.Exit(INTERRUPTED) from None
+
+
+@app.command(epilog=_CODES)
+def explain(job: JobFile, mode: ModeOption = None, variables: Variables = None) -> None:
+    """Explain a job file: its inputs, the plan of its join, its output.  Runs nothing."""
+    from dovetail import running
+    from dovetail.jobs import read_job
+
+    values = _assignments(variables)
+    with _reporting("dovetail-explain-") as log:
+        read = read_job(job, variables=values, mode=mode.value if mode else None)
+        running.explain_job(Console(), read, log)
+
+
+@app.command()
+def top(
+    name: Annotated[
+        str | None, typer.Argument(help="A job or a progress file; the newest run by default.", show_default=False)
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Show the run as it is, and end.")] = False,
+    interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
+) -> None:
+    """Watch a running job: rates, lag, state, throttle, recall, results."""
+    from dovetail import top as watching
+
+    with _interruptible():
+        try:
+            watching.watch(Console(), name, once=once, interval=interval)
+        except DovetailError as error:
+            _fail(str(error), None, USAGE)
+
+
+@app.command()
+def bench(
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Benchmarks of the checkout, such as theta.", show_default=False)
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1_000, max=20_000_000, help="Rows of each side of the comparison.")] = 40_000,
+) -> None:
+    """Measure: the benchmarks of a checkout, or else a small comparison with Spark's own join."""
+    from dovetail import bench as measuring
+
+    with _reporting("dovetail-bench-") as log:
+        measuring.run(Console(), names or [], rows, log)
+
+
+@app.command()
+def data(
+    name: Annotated[str, typer.Argument(help="The data set, such as cameras or trades.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(help="Where the folders of its tables go.", show_default=False)],
+) -> None:
+    """Write a made-up data set as Parquet files, to try things on."""
+    from dovetail.generated import write
+
+    try:
+        for one in write(name, folder):
+            typer.echo(one)
+    except DovetailError as error:
+        _fail(str(error), None, USAGE)
+    except OSError as error:
+        _fail(str(error), None, FAILED)
+
+
+def _assignments(given: list[str] | None) -> dict[str, str]:
+    pairs = [one.partition("=") for one in given or []]
+    for name, equals, _ in pairs:
+        if not equals or not name.strip():
+            raise typer.BadParameter(f"{name!r} is not NAME=VALUE", param_hint="--set")
+    return {name.strip(): value for name, _, value in pairs}
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(INTERRUPTED) from None
+
+
+@contextmanager
+def _reporting(prefix: str) -> Iterator[Path]:
+    """A log file for Spark; failures become messages and exit codes, and keep the log if there is anything in it."""
+    from dovetail.spark.quiet import SPARK_ERRORS
 
     failures: tuple[type[Exception], ...] = (OSError, *SPARK_ERRORS)
-    sizes = acts.Sizes.of(rows, quick=quick)
-    handle, name = tempfile.mkstemp(prefix="dovetail-demo-", suffix=".log")
+    handle, name = tempfile.mkstemp(prefix=prefix, suffix=".log")
     log = Path(name)
     try:
         open(handle, "wb").close()  # noqa: PTH123 - the handle is open already
-        with tempfile.TemporaryDirectory(prefix="dovetail-demo-") as folder:
-            acts.run(Console(), lambda: quiet_session("dovetail-demo", log, conf=acts.CONF), Path(folder), sizes)
+        yield log
+    except (JobError, ArgumentError) as error:
+        log.unlink(missing_ok=True)
+        _fail(str(error), None, USAGE)
     except DovetailError as error:
-        _fail(str(error), log)
+        _fail(str(error), log, FAILED)
     except failures as error:
-        _fail(_brief(error), log)
+        _fail(_brief(error), log, FAILED)
     except KeyboardInterrupt:
-        _fail("interrupted", log)
+        _fail("interrupted", log, INTERRUPTED)
+    except typer.Exit:
+        log.unlink(missing_ok=True)
+        raise
     log.unlink(missing_ok=True)
 
 
@@ -76,12 +230,13 @@ def _brief(error: Exception) -> str:
     return "\n".join(lines[:3])
 
 
-def _fail(message: str, log: Path) -> NoReturn:
-    """Say what went wrong, keep the log if there is anything in it, and end with exit code 1."""
+def _fail(message: str, log: Path | None, code: int) -> NoReturn:
+    """Say what went wrong, keep the log if there is anything in it, and end."""
     errors = Console(stderr=True)
-    errors.print(f"[bold red]dovetail:[/] {escape(message)}")
-    if log.stat().st_size:
-        errors.print(f"Spark's own messages are in {escape(str(log))}", soft_wrap=True)
-    else:
-        log.unlink()
-    raise typer.Exit(1)
+    errors.print(f"[bold red]dovetail:[/] {escape(message)}", soft_wrap=True, highlight=False)
+    if log is not None and log.exists():
+        if log.stat().st_size:
+            errors.print(f"Spark's own messages are in {escape(str(log))}", soft_wrap=True)
+        else:
+            log.unlink()
+    raise typer.Exit(code)

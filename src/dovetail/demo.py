@@ -1,10 +1,10 @@
-"""What ``dovetail demo`` shows: a join to read, a join too large for Spark's own, and a stream."""
+"""What ``dovetail demo`` shows: a join to read, a join too large for Spark's own, a stream, and a sample of a join."""
 
 from __future__ import annotations
 
 import io
-import os
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager, redirect_stdout
 from dataclasses import dataclass
@@ -16,12 +16,15 @@ import pyarrow.parquet as pq
 from rich import box
 from rich.console import Console
 from rich.live import Live
+from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
 from dovetail import datasets
+from dovetail.demo_report import Line, Seen, demo_report
+from dovetail.generated import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,7 +39,7 @@ _CUT = 40
 _LARGEST_CUT = 10_000
 """Spark's own join takes the square of its input; more than this would take most of the demo's time."""
 
-_BAND = "ABS(a.value - b.value) <= 1"
+BAND = "ABS(a.value - b.value) <= 1"
 _SAME = "A.obj = B.obj AND B.obj = C.obj"
 _HOPS = ("5 seconds", "10 seconds")
 
@@ -67,33 +70,32 @@ class Sizes:
         return min(self.rows // _CUT, _LARGEST_CUT)
 
 
-@dataclass(frozen=True)
-class Line:
-    """A line of the summary."""
-
-    what: str
-    rows: str
-    results: int
-    seconds: float
-
-
 def run(
-    console: Console, start: Callable[[], AbstractContextManager[SparkSession]], folder: Path, sizes: Sizes
+    console: Console,
+    start: Callable[[], AbstractContextManager[SparkSession]],
+    folder: Path,
+    sizes: Sizes,
+    *,
+    report: Path,
 ) -> None:
-    """Show the three acts; `start` makes the session, `folder` is for files and is the caller's to remove."""
+    """Show the acts; `start` makes the session, `folder` is for files and is the caller's to remove."""
     began = time.perf_counter()
     starting = start()
     with console.status("Starting Spark ..."):
         spark = starting.__enter__()
     try:
         console.print(f"Spark {spark.version} runs ({time.perf_counter() - began:.1f} s to start).\n")
-        lines = [_read(console, spark)]
-        lines += _large(console, spark, folder, sizes)
-        lines.append(_stream(console, spark, folder, sizes))
+        seen = Seen()
+        seen.lines.append(_read(console, spark))
+        _large(console, spark, folder, sizes, seen)
+        _stream(console, spark, folder, sizes, seen)
+        _sample(console, spark, seen)
     finally:
         starting.__exit__(None, None, None)
-    _summary(console, lines)
-    console.print(f"The demo took {time.perf_counter() - began:.0f} s.  Its files are gone again.")
+    _summary(console, seen.lines)
+    demo_report(seen, report)
+    console.print(f"The demo took {time.perf_counter() - began:.0f} s.  Its files are gone again, but for its report:")
+    console.print(escape(str(report)), soft_wrap=True)
     console.print("Next: README.md has the same calls to copy, docs/ every option, examples/ whole programs.")
 
 
@@ -135,11 +137,11 @@ def _read(console: Console, spark: SparkSession) -> Line:
 # --------------------------------------------------------------------------------------- 2: a join too large for Spark
 
 
-def _large(console: Console, spark: SparkSession, folder: Path, sizes: Sizes) -> list[Line]:
+def _large(console: Console, spark: SparkSession, folder: Path, sizes: Sizes, seen: Seen) -> None:
     import dovetail as dt
 
     _title(console, f"2  Readings of two sensors within a tolerance: {sizes.rows:,} x {sizes.rows:,} rows")
-    _code(console, f'dt.theta_join({{"a": a, "b": b}}, on="{_BAND}")')
+    _code(console, f'dt.theta_join({{"a": a, "b": b}}, on="{BAND}")')
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task("making the data", total=4)
@@ -148,21 +150,21 @@ def _large(console: Console, spark: SparkSession, folder: Path, sizes: Sizes) ->
             progress.update(task, advance=1, description=text)
 
         tables = datasets.sensor_readings(sizes.rows)
-        whole = [_stored(spark, table, folder / f"whole-{at}") for at, table in enumerate(tables)]
-        cut = [_stored(spark, table[: sizes.cut], folder / f"cut-{at}") for at, table in enumerate(tables)]
+        whole = [stored(spark, table, folder / f"whole-{at}") for at, table in enumerate(tables)]
+        cut = [stored(spark, table[: sizes.cut], folder / f"cut-{at}") for at, table in enumerate(tables)]
         step(f"Spark's own join of {sizes.cut:,} x {sizes.cut:,} rows")
-        spark_found, spark_seconds = _sparks_own(spark, cut)
+        spark_found, spark_seconds = sparks_own(spark, cut)
         step(f"Dovetail on the same {sizes.cut:,} x {sizes.cut:,} rows")
-        _, counts, cut_seconds = _dovetail(cut)
+        _, counts, cut_seconds = dovetail_join(cut)
         step(f"Dovetail on all {sizes.rows:,} x {sizes.rows:,} rows")
-        pairs, found, seconds = _dovetail(whole)
+        pairs, found, seconds = dovetail_join(whole)
         step("done")
 
     product = sizes.rows**2
     with redirect_stdout(io.StringIO()) as text:
         dt.explain(pairs)
-    plan = Text(text.getvalue().rstrip())
-    console.print(Panel(plan, title="dt.explain(pairs)", title_align="left"))
+    seen.plan = text.getvalue().rstrip()
+    console.print(Panel(Text(seen.plan), title="dt.explain(pairs)", title_align="left"))
     table = Table("dt.metrics(pairs)", box=box.SIMPLE, show_header=True)
     table.add_column("", justify="right")
     table.add_row("seconds, files to results", f"{seconds:.2f}")
@@ -181,14 +183,14 @@ def _large(console: Console, spark: SparkSession, folder: Path, sizes: Sizes) ->
         "them: it compares every pair, so its time grows with the square of the rows.\n"
     )
     small, large = f"{sizes.cut:,} x {sizes.cut:,}", f"{sizes.rows:,} x {sizes.rows:,}"
-    return [
+    seen.lines += [
         Line("band, Spark's own join", small, spark_found, spark_seconds),
         Line("band, Dovetail", small, counts["results"], cut_seconds),
         Line("band, Dovetail", large, found["results"], seconds),
     ]
 
 
-def _stored(spark: SparkSession, table: pa.Table, folder: Path) -> DataFrame:
+def stored(spark: SparkSession, table: pa.Table, folder: Path) -> DataFrame:
     """The table, written as Parquet files and read by Spark from there."""
     folder.mkdir()
     size = -(-table.num_rows // _FILES)
@@ -197,18 +199,20 @@ def _stored(spark: SparkSession, table: pa.Table, folder: Path) -> DataFrame:
     return spark.read.parquet(str(folder))
 
 
-def _sparks_own(spark: SparkSession, inputs: list[DataFrame]) -> tuple[int, float]:
+def sparks_own(spark: SparkSession, inputs: list[DataFrame]) -> tuple[int, float]:
+    """The pairs that Spark's own join finds, and its seconds."""
     began = time.perf_counter()
-    query = f"SELECT count(*) AS pairs FROM {{a}} AS a JOIN {{b}} AS b ON {_BAND}"
+    query = f"SELECT count(*) AS pairs FROM {{a}} AS a JOIN {{b}} AS b ON {BAND}"
     found = spark.sql(query, a=inputs[0], b=inputs[1]).collect()
     return int(found[0].pairs), time.perf_counter() - began
 
 
-def _dovetail(inputs: list[DataFrame]) -> tuple[DataFrame, dict[str, Any], float]:
+def dovetail_join(inputs: list[DataFrame]) -> tuple[DataFrame, dict[str, Any], float]:
+    """The frame of the same join by Dovetail, its counters, and its seconds."""
     import dovetail as dt
 
     began = time.perf_counter()
-    pairs = dt.theta_join({"a": inputs[0], "b": inputs[1]}, on=_BAND)
+    pairs = dt.theta_join({"a": inputs[0], "b": inputs[1]}, on=BAND)
     # The sink takes every row and every column, and keeps nothing.
     pairs.write.format("noop").mode("overwrite").save()
     return pairs, dt.metrics(pairs), time.perf_counter() - began
@@ -221,7 +225,7 @@ def _balance(found: dict[str, Any]) -> str:
 # ------------------------------------------------------------------------------------------------------ 3: a stream
 
 
-def _stream(console: Console, spark: SparkSession, folder: Path, sizes: Sizes) -> Line:
+def _stream(console: Console, spark: SparkSession, folder: Path, sizes: Sizes, seen: Seen) -> None:
     import dovetail as dt
 
     _title(console, "3  A stream: objects that pass three cameras, one after the other")
@@ -231,7 +235,7 @@ def _stream(console: Console, spark: SparkSession, folder: Path, sizes: Sizes) -
         f'               on="{_SAME}", time="ts",\n'
         f'               within=dt.path("A -> B -> C", {list(_HOPS)}))',
     )
-    _write_sightings(folder, sizes)
+    write("cameras", folder, batches=sizes.batches, objects=sizes.objects)
     # Each task of a stateful operator starts workers of its own; one suffices for this little data.
     spark.conf.set("spark.sql.shuffle.partitions", 1)
     streams = {name: _camera(spark, folder / name) for name in "ABC"}
@@ -246,6 +250,7 @@ def _stream(console: Console, spark: SparkSession, folder: Path, sizes: Sizes) -
         .start()
     )
     results, shown = _follow(console, query)
+    seen.reports = list(query.recentProgress)
     seconds = time.perf_counter() - began
     # What scrolls by on a screen is written once at the end elsewhere.
     if not console.is_terminal:
@@ -259,18 +264,9 @@ def _stream(console: Console, spark: SparkSession, folder: Path, sizes: Sizes) -
         "rows forgotten because nothing that still comes can match them.  query.lastProgress has these counters.\n"
     )
     arrived = f"{sizes.batches * sizes.objects:,}"
-    return Line(f"stream of 3 cameras, {sizes.batches} micro-batches", f"{arrived} objects", results, seconds)
-
-
-def _write_sightings(folder: Path, sizes: Sizes) -> None:
-    for name in "ABC":
-        (folder / name).mkdir()
-    for at, seen in enumerate(datasets.camera_sightings(sizes.batches, sizes.objects)):
-        for name, table in zip("ABC", seen, strict=True):
-            file = folder / name / f"{at:03}.parquet"
-            pq.write_table(table, file)
-            # Spark takes files in the order of their times, which have a coarse resolution on some systems.
-            os.utime(file, (1_000_000_000 + at * 10,) * 2)
+    seen.lines.append(
+        Line(f"stream of 3 cameras, {sizes.batches} micro-batches", f"{arrived} objects", results, seconds)
+    )
 
 
 def _camera(spark: SparkSession, folder: Path) -> DataFrame:
@@ -315,6 +311,36 @@ def _counters(report: Any) -> dict[str, int]:
     each = (f"{what}_{name}" for what in ("held_rows", "evicted") for name in "ABC")
     empty = dict.fromkeys(("rows", "results", *each), 0)
     return {**empty, **observed[0]} if observed else empty
+
+
+# ---------------------------------------------------------------------------------------------- 4: a sample of a join
+
+_SAMPLED = 5_000
+_MEMORY = 1_000
+
+
+def _sample(console: Console, spark: SparkSession, seen: Seen) -> None:
+    import dovetail as dt
+
+    _title(console, f"4  A join that need not be computed whole: {_SAMPLED:,} clicks, {_SAMPLED:,} orders, by product")
+    on = "click.product = order.product"
+    _code(console, f'dt.approx_join({{"click": clicks, "order": orders}}, on="{on}", memory={_MEMORY:,})')
+    tables = datasets.clicks_and_orders(_SAMPLED, _SAMPLED)
+    clicks, orders = (Counter(map(str, table["product"].to_pylist())) for table in tables)
+    seen.complete = {name: float(count * orders[name]) for name, count in clicks.items()}
+    began = time.perf_counter()
+    with console.status("Joining ..."):
+        frames = dict(zip(("click", "order"), map(spark.createDataFrame, tables), strict=True))
+        some = dt.approx_join(frames, on=on, memory=_MEMORY, seed=7, cells=2)
+        rows = some.selectExpr("click.product", "sampling.weight").collect()
+    seen.sample = {name: float(count) for name, count in Counter(row[0] for row in rows).items()}
+    seconds = time.perf_counter() - began
+    guess, whole = sum(row[1] for row in rows), sum(seen.complete.values())
+    console.print(
+        f"{len(rows):,} results of {whole:,.0f}, from at most {_MEMORY:,} rows in memory.  Their weights put the whole "
+        f"at {guess:,.0f}; dt.estimates gives such figures with their intervals.\n"
+    )
+    seen.lines.append(Line("sample of a join", f"{_SAMPLED:,} x {_SAMPLED:,}", len(rows), seconds))
 
 
 def _summary(console: Console, lines: list[Line]) -> None:

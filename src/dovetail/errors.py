@@ -55,7 +55,11 @@ class UnboundedJoinError(DovetailError, ValueError):
 
 
 class SetupError(DovetailError, RuntimeError):
-    """The machine lacks something that Dovetail needs, such as Java."""
+    """The machine lacks something that Dovetail needs, such as Java or an optional package."""
+
+
+class JobError(DovetailError, ValueError):
+    """A job file cannot be read, or asks for something that cannot be done; the message begins with file:line."""
 
 
 def listing(names: Iterable[str], limit: int = 20) -> str:

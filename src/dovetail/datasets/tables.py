@@ -1,7 +1,4 @@
-"""Small made-up tables for the demo, the examples and the docs: the same rows for the same seed, on every machine.
-
-The tables are Arrow tables, so they need no Spark; ``spark.createDataFrame(table)`` takes them as they are.
-"""
+"""Made-up tables: prices, bookings, sensors, sales, trades, clicks and cameras."""
 
 from __future__ import annotations
 

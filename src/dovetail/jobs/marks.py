@@ -1,0 +1,206 @@
+"""YAML whose every value remembers its line.
+
+PyYAML composes a tree of nodes with marks; nothing is constructed from tags, so a file can make no objects.  Scalars
+follow YAML 1.2: ``on``, ``yes`` and ``12:30`` are text, which matters, because ``on`` is a key of a join.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import yaml
+
+from dovetail.errors import JobError, at_position, closest
+
+Scalar: TypeAlias = str | int | float | bool | None
+Content: TypeAlias = "Scalar | list[Node] | dict[str, Node]"
+
+_LARGEST = 10_000
+"""Nodes of a file, aliases counted as often as they occur: an alias of aliases could fill the memory."""
+
+_TAGS = ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "merge", "value")
+"""What YAML takes plain text for; any other tag was written by hand."""
+
+_INT = re.compile(r"[-+]?[0-9]+")
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+_VARIABLE = re.compile(r"\$(?:\$|\{(?P<name>[^}]*)\})")
+
+
+@dataclass(frozen=True)
+class Source:
+    """The text of a job file and its name, for messages that point at a line."""
+
+    name: str
+    text: str
+
+    def error(
+        self, line: int, column: int, given: str, *, accepted: str | None = None, hint: str | None = None
+    ) -> JobError:
+        """The error for a place in the file; lines and columns count from 1."""
+        shown = f"{self.name}:{line}: {given}\n{at_position(self.text, line, column)}"
+        return JobError(shown, accepted=accepted, hint=hint)
+
+
+@dataclass(frozen=True)
+class Node:
+    """A value of the file, and where it stands."""
+
+    source: Source = field(repr=False, compare=False)
+    content: Content
+    line: int
+    column: int
+    keys: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
+    """Where each key of a mapping stands."""
+    literal: bool = field(default=False, compare=False)
+    """Whether the text stands below its key, line by line, after a ``|``."""
+
+    def line_of(self, number: int) -> int:
+        """The line of the file in which a line of this text stands, as far as that can be told."""
+        return self.line + number if self.literal else self.line
+
+    def error(self, given: str, *, accepted: str | None = None, hint: str | None = None) -> JobError:
+        """The error for this value."""
+        return self.source.error(self.line, self.column, given, accepted=accepted, hint=hint)
+
+    def key_error(self, key: str, given: str, *, accepted: str | None = None, hint: str | None = None) -> JobError:
+        """The error for a key of this mapping, or for the mapping where it lacks the key."""
+        line, column = self.keys.get(key, (self.line, self.column))
+        return self.source.error(line, column, given, accepted=accepted, hint=hint)
+
+    def plain(self) -> object:
+        """The value without its marks."""
+        if isinstance(self.content, dict):
+            return {key: node.plain() for key, node in self.content.items()}
+        if isinstance(self.content, list):
+            return [node.plain() for node in self.content]
+        return self.content
+
+    def shown(self) -> str:
+        """The value as a message shows it."""
+        if isinstance(self.content, dict):
+            return "a mapping"
+        return "a list" if isinstance(self.content, list) else repr(self.content)
+
+
+def load(source: Source) -> Node:
+    r"""Read the text of a job file.
+
+    Examples
+    --------
+    >>> node = load(Source("job.yaml", "join:\n  on: A.x < B.x\n  partitions: 4\n"))
+    >>> node.plain()
+    {'join': {'on': 'A.x < B.x', 'partitions': 4}}
+    >>> node.content["join"].keys["partitions"]
+    (3, 3)
+    """
+    try:
+        root = yaml.compose(source.text, Loader=yaml.SafeLoader)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
+        hint = "YAML indents with spaces only" if "\\t" in str(error.problem) else None
+        raise source.error(
+            line, column, f"this is not YAML: {error.problem}", hint=hint or "check indentation, colons and quotes"
+        ) from None
+    except yaml.reader.ReaderError as error:
+        line = source.text.count("\n", 0, error.position) + 1
+        raise source.error(line, 1, f"a character that YAML does not allow: {error.reason}") from None
+    if root is None:
+        raise source.error(1, 1, "the file is empty", hint="see docs/jobs.md for a job file to start from")
+    return _Reader(source).node(root, ())
+
+
+class _Reader:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.made = 0
+
+    def node(self, raw: yaml.Node, above: tuple[int, ...]) -> Node:
+        line, column = raw.start_mark.line + 1, raw.start_mark.column + 1
+        self.made += 1
+        if self.made > _LARGEST or id(raw) in above:
+            raise self.source.error(line, column, "aliases that repeat too much", accepted=f"{_LARGEST} values at most")
+        tag = str(raw.tag).removeprefix("tag:yaml.org,2002:")
+        if tag not in _TAGS:
+            raise self.source.error(line, column, f"the tag {tag!r}", accepted="plain values, without tags")
+        inside = (*above, id(raw))
+        if isinstance(raw, yaml.MappingNode):
+            return self.mapping(raw, inside, line, column)
+        if isinstance(raw, yaml.SequenceNode):
+            return Node(self.source, [self.node(item, inside) for item in raw.value], line, column)
+        return Node(self.source, _scalar(raw), line, column, literal=getattr(raw, "style", None) == "|")
+
+    def mapping(self, raw: yaml.MappingNode, inside: tuple[int, ...], line: int, column: int) -> Node:
+        content: dict[str, Node] = {}
+        merged: dict[str, Node] = {}
+        keys: dict[str, tuple[int, int]] = {}
+        for name, value in raw.value:
+            at = (name.start_mark.line + 1, name.start_mark.column + 1)
+            if not isinstance(name, yaml.ScalarNode):
+                raise self.source.error(*at, "a key that is not a word", accepted="key: value")
+            node = self.node(value, inside)
+            if name.value == "<<":
+                merged.update(self.merged(node))
+                continue
+            if name.value in content:
+                raise self.source.error(
+                    *at, f"the key {name.value!r} is here twice", accepted="each key once",
+                    hint=f"it stands in line {keys[name.value][0]} already; remove one of them",
+                )  # fmt: skip
+            content[name.value], keys[name.value] = node, at
+        for key, node in merged.items():
+            keys.setdefault(key, (node.line, node.column))
+        return Node(self.source, {**merged, **content}, line, column, keys)
+
+    def merged(self, node: Node) -> dict[str, Node]:
+        if not isinstance(node.content, dict):
+            raise node.error(f"<<: {node.shown()}", accepted="an alias of a mapping, such as <<: *defaults")
+        return node.content
+
+
+def _scalar(raw: yaml.Node) -> Scalar:
+    text = str(raw.value)
+    if getattr(raw, "style", None) is not None:
+        return text
+    if text in ("", "~", "null", "Null", "NULL"):
+        return None
+    if text in ("true", "True", "TRUE", "false", "False", "FALSE"):
+        return text.lower() == "true"
+    if _INT.fullmatch(text):
+        return int(text)
+    return float(text) if _FLOAT.fullmatch(text) else text
+
+
+def substituted(node: Node, variables: Mapping[str, str]) -> Node:
+    """The tree with ``${name}`` in its texts replaced; ``$$`` stands for a dollar sign.
+
+    Examples
+    --------
+    >>> node = load(Source("job.yaml", "path: ${folder}/A"))
+    >>> substituted(node, {"folder": "/data"}).plain()
+    {'path': '/data/A'}
+    """
+    content = node.content
+    if isinstance(content, dict):
+        content = {key: substituted(value, variables) for key, value in content.items()}
+    elif isinstance(content, list):
+        content = [substituted(value, variables) for value in content]
+    elif isinstance(content, str):
+        content = _VARIABLE.sub(lambda found: _value(node, found, variables), content)
+    return Node(node.source, content, node.line, node.column, node.keys, node.literal)
+
+
+def _value(node: Node, found: re.Match[str], variables: Mapping[str, str]) -> str:
+    name = found["name"]
+    if name is None:
+        return "$"
+    if name not in variables:
+        raise node.error(
+            f"no value for the variable ${{{name}}}",
+            accepted=f"one of {', '.join(sorted(variables)) or '(none is defined)'}",
+            hint=closest(name, variables) or f"give it with --set {name}=..., or under variables:",
+        )
+    return variables[name]

@@ -1,0 +1,207 @@
+"""What `dovetail run` and `dovetail explain` do with a job file, and show meanwhile."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+import warnings
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from rich import box
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from dovetail.jobs import Job
+from dovetail.jobs.read import check_paths
+from dovetail.progress import ProgressFile, Record
+from dovetail.view import batch_line, figure, run_view
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from dovetail.spark.jobs import Built
+
+
+class Stopped(Exception):  # noqa: N818 - not an error: the user asked for it
+    """The user ended a stream, and it has stopped."""
+
+
+def explain_job(console: Console, job: Job, log: Path) -> None:
+    """Say what a job would do: its inputs, the plan of its join, its output.  Runs nothing but schema inference."""
+    _prepare(console, job)
+    with _session(console, job, log) as spark:
+        _explained(console, job, spark)
+
+
+def run_job(console: Console, job: Job, log: Path) -> None:
+    """Run a job to its end, or until the user stops it."""
+    _prepare(console, job)
+    with _session(console, job, log) as spark:
+        from dovetail.spark.jobs import Built
+
+        built = Built(job, spark)
+        _summary(console, job)
+        with ProgressFile(job.name, job.mode) as run:
+            (_run_stream if job.mode == "stream" else _run_batch)(console, built, run)
+
+
+def _prepare(console: Console, job: Job) -> None:
+    """Make the data that the job wants made, and see that its inputs are there."""
+    wanted = job.generate
+    if wanted is not None and not Path(wanted.into).exists():
+        from dovetail.generated import write
+
+        with console.status(f"Making the data set {wanted.dataset} ..."):
+            folders = write(wanted.dataset, Path(wanted.into), **wanted.arguments)
+        console.print(f"made {len(folders)} folders of data in {escape(wanted.into)}", soft_wrap=True)
+    check_paths(job)
+
+
+@contextmanager
+def _session(console: Console, job: Job, log: Path) -> Iterator[SparkSession]:
+    from dovetail.spark.quiet import quiet_session
+    from dovetail.spark.session import SessionWarning
+
+    chosen = {"spark.master": job.session.master, "spark.driver.memory": job.session.memory}
+    conf: dict[str, object] = {"spark.ui.showConsoleProgress": False, **job.session.conf}
+    conf.update({key: value for key, value in chosen.items() if value is not None})
+    with warnings.catch_warnings():
+        # Under spark-submit or on Spark Connect the session is the submitter's, and so are its settings.
+        warnings.simplefilter("ignore", SessionWarning)
+        starting = quiet_session(f"dovetail {job.name}", log, conf=conf)
+        with console.status("Starting Spark ..."):
+            spark = starting.__enter__()
+    try:
+        yield spark
+    finally:
+        starting.__exit__(None, None, None)
+
+
+def _summary(console: Console, job: Job) -> None:
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    for what, how in job.summary():
+        table.add_row(Text(what, style="bold"), Text(how, overflow="fold"))
+    console.print(table)
+
+
+def _explained(console: Console, job: Job, spark: SparkSession) -> None:
+    from dovetail.spark.jobs import Built
+
+    built = Built(job, spark)
+    _summary(console, job)
+    console.print()
+    console.print(Text(built.plan()), soft_wrap=True)
+    console.print()
+    console.print(Text(f"columns: {built.schema()}"), soft_wrap=True)
+    console.print("Nothing has run.")
+
+
+# ---------------------------------------------------------------------------------------------------------- batch
+
+
+def _run_batch(console: Console, built: Built, run: ProgressFile) -> None:
+    began = time.perf_counter()
+    with ThreadPoolExecutor(1) as pool:
+        _wait(console, built, pool.submit(built.write))
+    run.status = "finished"
+    seconds = time.perf_counter() - began
+    counters = built.counters()
+    run.write(
+        {"kind": "batch", "batch": 0, "seconds": seconds, "results": counters.get("results"), "counters": counters}
+    )
+    if counters:
+        _counters(console, counters)
+    console.print(f"finished in {seconds:.1f} s")
+
+
+def _wait(console: Console, built: Built, done: Future[None]) -> None:
+    """Show the tasks of a batch job until it is done.  The main thread waits, so that Ctrl-C reaches it."""
+    from dovetail.spark.jobs import tasks
+
+    columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        shown = progress.add_task("running", total=None)
+        while not done.done():
+            threading.Event().wait(0.2)
+            counted = tasks(built.spark)
+            if counted is not None and counted[1]:
+                finished, total = counted
+                progress.update(shown, completed=finished, total=total, description=f"{finished} of {total} tasks")
+    done.result()
+
+
+def _counters(console: Console, counters: Mapping[str, Any]) -> None:
+    steps = counters if all(isinstance(value, dict) for value in counters.values()) else {"join": counters}
+    for name, counts in steps.items():
+        table = Table(box=box.SIMPLE, title=None if len(steps) == 1 else escape(str(name)), title_justify="left")
+        table.add_column("counted")
+        table.add_column("", justify="right")
+        for key, value in counts.items():
+            table.add_row(str(key), figure(value))
+        console.print(table)
+
+
+# --------------------------------------------------------------------------------------------------------- stream
+
+
+def _run_stream(console: Console, built: Built, run: ProgressFile) -> None:
+    from dovetail.spark.jobs import follow
+
+    records: list[Record] = [run.start]
+    query = built.start()
+    console.print(
+        f"the stream runs; Ctrl-C stops it after its micro-batch; [bold]dovetail top[/] shows {run.path.name}"
+    )
+    live = Live(run_view(records, running=True), console=console, auto_refresh=False) if console.is_terminal else None
+
+    def report(record: Record) -> None:
+        run.write(record)
+        records.append(record)
+        if live is None:
+            console.print(batch_line(record), soft_wrap=True)
+        else:
+            live.update(run_view(records, running=True), refresh=True)
+
+    with _stop_requests() as stop:
+        if live is None:
+            follow(query, report, stop.is_set)
+        else:
+            with live:
+                follow(query, report, stop.is_set)
+    if stop.is_set():
+        run.status = "stopped"
+        raise Stopped
+    run.status = "finished"
+    total = sum(record.get("results") or 0 for record in records)
+    console.print(f"finished: {len(records) - 1} micro-batches, {total:,} results")
+
+
+@contextmanager
+def _stop_requests() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set.  The second one interrupts at once.
+
+    PySpark's own handler of Ctrl-C would cancel the running micro-batch and let the query fail.
+    """
+    asked = threading.Event()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+
+    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,179 @@
+"""Job files on Spark."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import dovetail as dt
+from dovetail.errors import JobError
+from dovetail.generated import write
+from dovetail.jobs import read_job
+from dovetail.jobs.calls import join_keys
+from dovetail.spark.jobs import Built, follow, join_frames
+
+THETA = """\
+inputs:
+  R: {format: parquet, path: R, where: x < 50}
+  S:
+    format: parquet
+    path: S
+    select: [x AS y]
+join:
+  kind: theta
+  on: ABS(R.x - S.y) <= 1
+  select: [R.x, S.y]
+output:
+  format: parquet
+  path: out
+  mode: error
+"""
+
+CAMERAS = """\
+mode: stream
+inputs:
+  A: &camera
+    format: parquet
+    path: A
+    schema: obj long, speed long, ts timestamp
+    options: {maxFilesPerTrigger: 1}
+    watermark: {column: ts, delay: 5 seconds}
+  B: {<<: *camera, path: B}
+join:
+  kind: window
+  on: A.obj = B.obj
+  time: ts
+  within: {"A, B": {after: 5 seconds}}
+  partitions: 1
+  select: [A.obj, A.ts AS first, B.ts AS second]
+output: {format: parquet, path: out, checkpoint: chk, mode: {batch: overwrite}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name, numbers in (("R", range(100)), ("S", range(0, 100, 2))):
+        (tmp_path / name).mkdir()
+        pq.write_table(pa.table({"x": list(numbers)}), tmp_path / name / "0.parquet")
+    return tmp_path
+
+
+def job_of(folder, text, **options):
+    return read_job(folder / "job.yaml", text=text, **options)
+
+
+def test_a_batch_job_writes_and_counts(spark, folder):
+    built = Built(job_of(folder, THETA), spark)
+    assert "theta join, batch" in built.plan()
+    assert built.schema() == "x bigint, y bigint"
+    built.write()
+    written = pq.read_table(folder / "out").to_pylist()
+    expected = [(x, y) for x in range(50) for y in range(0, 100, 2) if abs(x - y) <= 1]
+    assert sorted((row["x"], row["y"]) for row in written) == expected
+    assert built.counters()["results"] == len(expected)
+    # The output is there now, and its mode is to refuse that.
+    with pytest.raises(JobError, match=r"job.yaml:14: output: .*(?i:exists)"):
+        built.write()
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "words"),
+    [
+        ("where: x < 50", "where: z < 50", 2, ["inputs.R.where", "z"]),
+        ("select: [x AS y]", "select: [z AS y]", 6, ["inputs.S.select", "z"]),
+        ("ABS(R.x - S.y) <= 1", "ABS(R.x - S.z) <= 1", 9, ["S.z", "one of its columns y"]),
+        ("ABS(R.x - S.y) <= 1", "ABS(R.x - S.y <= 1", 9, ["ABS("]),
+        ("ABS(R.x - S.y) <= 1", "|\n    R.x < S.y\n    AND R.x <<>> 3", 11, ["R.x <<>> 3", "^"]),
+        ("  select: [R.x, S.y]", "  select: [R.q]", 10, ["q"]),
+        ("  kind: theta\n", "  kind: theta\n  partitions: many\n", 9, ["partitions", "many"]),
+        ("  kind: theta\n", "  kind: theta\n  how: lefty\n", 9, ["lefty", "'left'"]),
+        ("{format: parquet, path: R", "{format: parkett, path: R", 2, ["inputs.R", "parkett"]),
+        ("    path: S\n", "    path: S\n    schema: x loong\n", 6, ["inputs.S.schema", "loong"]),
+    ],
+)
+def test_what_spark_refuses_names_the_line(old, new, line, words, spark, folder):
+    assert THETA.count(old) == 1
+    with pytest.raises(JobError) as error:
+        Built(job_of(folder, THETA.replace(old, new)), spark)
+    message = str(error.value)
+    assert message.startswith(f"{folder / 'job.yaml'}:{line}: "), message
+    for word in words:
+        assert word in message, message
+
+
+def test_a_statement_goes_to_sql(spark, folder, monkeypatch):
+    """The seam to the SQL dialect: the text and the frames by name."""
+    seen = {}
+
+    def sql(text, **frames):
+        seen.update(text=text, names=list(frames))
+        return dt.theta_join(frames, on="R.x = S.y")
+
+    monkeypatch.setitem(sys.modules, "dovetail.api.sql", types.SimpleNamespace(sql=sql))
+    text = THETA.replace("  kind: theta\n  on: ABS(R.x - S.y) <= 1\n", "  sql: SELECT * FROM R JOIN S\n")
+    assert Built(job_of(folder, text), spark).frame.count() == 25
+    assert seen == {"text": "SELECT * FROM R JOIN S", "names": ["R", "S"]}
+
+
+def test_a_stream_gives_what_the_batch_gives_and_reports(spark, tmp_path):
+    write("cameras", tmp_path, batches=2, objects=40)
+    records = []
+    query = Built(job_of(tmp_path, CAMERAS), spark).start()
+    follow(query, records.append, lambda: False)
+    streamed = pq.read_table(tmp_path / "out").to_pylist()
+    assert len(streamed) == sum(record["results"] or 0 for record in records) > 0
+    assert sum(record["rows"] for record in records) == sum(
+        pq.read_table(tmp_path / name).num_rows for name in ("A", "B")
+    )
+    json.dumps(records)
+    Built(job_of(tmp_path, CAMERAS, mode="batch"), spark).write()
+    whole = pq.read_table(tmp_path / "out").to_pylist()
+    assert sorted(map(str, streamed)) == sorted(map(str, whole))
+
+
+def test_a_stream_stops_when_asked(spark, tmp_path):
+    write("cameras", tmp_path, batches=2, objects=10)
+    text = CAMERAS.replace("checkpoint: chk,", "checkpoint: chk, trigger: 1 second,")
+    query = Built(job_of(tmp_path, text), spark).start()
+    records = []
+    follow(query, records.append, lambda: bool(records))
+    assert records
+    assert not query.isActive
+    assert query.exception() is None
+
+
+CALLS = {
+    "theta": "on: R.x < S.x",
+    "window": "on: R.x = S.x\n  time: x\n  within: 5",
+    "asof": "time: x",
+    "bestmatch": "on: [{closest: x, within: 3}]",
+    "approx": "on: R.x = S.x\n  memory: 100",
+}
+ODD = ["", "-1", "word", "[1, two]", "{a: 1}"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", CALLS)
+def test_an_odd_argument_is_taken_or_refused_with_its_line(kind, spark, folder):
+    """No value of YAML gets through to a traceback."""
+    frames = {name: spark.read.parquet(str(folder / name)) for name in "RS"}
+    for key in join_keys(kind):
+        for value in ODD:
+            lines = [line for line in CALLS[kind].split("\n  ") if not line.startswith(f"{key}:")]
+            join = "\n  ".join([f"kind: {kind}", *lines, f"{key}: {value}"])
+            text = (
+                "inputs: {R: {format: parquet, path: R}, S: {format: parquet, path: S}}\n"
+                f"join:\n  {join}\noutput: {{format: noop}}\n"
+            )
+            try:
+                join_frames(job_of(folder, text).join, frames)
+            except JobError as error:
+                message = str(error)
+            else:
+                continue
+            assert message.startswith(f"{folder / 'job.yaml'}:"), (key, value, message)
