@@ -152,6 +152,19 @@ def duration(value: str | timedelta, *, argument: str) -> int:
     return _checked(int(total), given)
 
 
+def in_words(microseconds: int) -> str:
+    """A length of time in the largest unit that it is a whole number of.
+
+    Examples
+    --------
+    >>> in_words(5_000_000), in_words(-3_600_000_000), in_words(90_000_000), in_words(0)
+    ('5 seconds', '-1 hour', '90 seconds', '0 seconds')
+    """
+    unit = next((name for name, size in MICROSECONDS.items() if microseconds and microseconds % size == 0), "second")
+    count = microseconds // MICROSECONDS[unit]
+    return f"{count} {unit}{'' if abs(count) == 1 else 's'}"
+
+
 def _is_text(value: object) -> bool:
     return isinstance(value, str)
 

@@ -209,12 +209,12 @@ def test_explain_tells_windows_kernel_and_state(spark, tmp_path, capsys):
     text = capsys.readouterr().out
     for part in (
         "window join, stream, how='inner'",
-        "A and B at most 5 second apart",
-        "C at most 10 second after B",
+        "A and B at most 5 seconds apart",
+        "C at most 10 seconds after B",
         "by the shortest path",
         "index of time within key",
-        "by hash of the keys; 2 cells",
-        "an input that falls behind by more than 60 second is not waited for",
+        "by hash of the keys; 4 cells",
+        "an input that falls behind by more than 1 minute is not waited for",
     ):
         assert part in text
 

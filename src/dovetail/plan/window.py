@@ -16,10 +16,9 @@ from dovetail.families.window.graph import Graph, Length
 from dovetail.families.window.router import choose_grid
 from dovetail.families.window.search import is_band
 from dovetail.families.window.spec import Conditions, Grid, Options, build_conditions
-from dovetail.literals import literal_sql
 from dovetail.plan.theta import Facts
 from dovetail.predicates import Predicate
-from dovetail.windows import duration
+from dovetail.windows import duration, in_words
 
 CELLS_PER_TASK = 4
 """Cells of a batch join per shuffle partition: a task holds one cell at a time."""
@@ -69,7 +68,7 @@ class WindowPlan:
     def _length(self, value: int) -> str:
         if self.numeric:
             return str(value)
-        return literal_sql(timedelta(microseconds=value)).removeprefix("INTERVAL ").replace("'", "").lower()
+        return in_words(value)
 
     def _windows(self) -> list[str]:
         texts = []
