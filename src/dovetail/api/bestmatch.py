@@ -117,10 +117,20 @@ def bestmatch_join(
         raise ArgumentError("max_age= without time=, or time= without max_age=", accepted="both or neither")
     if not isinstance(sample, bool):
         raise ArgumentError(f"sample={sample!r}", accepted="True or False")
-    keys = [by] if isinstance(by, str) else list(by or [])
+    keys = _keys(by)
     typed, facts = best_facts(frames, criteria, keys, punctuation=punctuation, time=time, order=order)
     plan = plan_bestmatch(tuple(frames), typed, facts, options, stream, sample=sample)
     return best_frame(frames, plan)
+
+
+def _keys(by: object) -> list[str]:
+    if by is None:
+        return []
+    names = [by] if isinstance(by, str) else list(by) if isinstance(by, list | tuple) else [by]
+    for name in names:
+        if not isinstance(name, str):
+            raise ArgumentError(f"by={by!r}", accepted="the name of a column of both inputs, or a list of names")
+    return [name for name in names if isinstance(name, str)]
 
 
 def _criteria(on: object) -> list[Criterion]:
