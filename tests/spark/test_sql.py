@@ -166,7 +166,7 @@ def test_streams_and_what_is_said_of_them(spark, tables, tmp_path, capsys):
         return source.withWatermark("ts", "1 minute")
 
     stream("Camera1").createOrReplaceTempView("first_camera")
-    text = """SELECT A.ObjID, A.ts AS left, B.ts AS right FROM {} A, second B WINDOW = 3 SECONDS
+    text = """SELECT A.ObjID, A.ts AS one, B.ts AS other FROM {} A, second B WINDOW = 3 SECONDS
               WHERE A.ObjID = B.ObjID AND A.label <> 'item 0'"""
     seen = dt.sql(text.format("first_camera"), second=stream("Camera2"))
     assert seen.isStreaming
