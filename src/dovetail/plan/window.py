@@ -14,7 +14,7 @@ from dovetail.errors import ArgumentError, UnboundedJoinError, listing, unknown_
 from dovetail.families.theta.spec import Key
 from dovetail.families.window.graph import Graph, Length
 from dovetail.families.window.router import choose_grid
-from dovetail.families.window.search import is_band
+from dovetail.families.window.pieces import is_band
 from dovetail.families.window.spec import Conditions, Grid, Options, build_conditions
 from dovetail.literals import literal_sql
 from dovetail.plan.theta import Facts

@@ -4,8 +4,8 @@ Three metrics choose the next slice, and the search goes up from nothing (`greed
 whichever way is shorter (`double-sided`).  `exhaustive` is the optimum, for few inputs and slices.
 
 The budget is seldom spent to the last comparison: slices are whole, and a slice chosen early may bar a better pair.  So a
-search ends with a refinement that the paper does not have: take one slice or one direction away, spend what that sets
-free, and keep what is better, until nothing is.
+search ends with a refinement that the paper does not have: force one more slice in, or a direction out, let the greedy steps
+make room and spend what is left, and keep what is better, until nothing is.
 
 The paper's Figure 5 has slips that are put right here: EVAL bounds the cost by "r C(1)" and means z C(1), and line 32 adds
 d[i, j] where the best setting found, d[u, v], is meant.
@@ -71,11 +71,11 @@ def harvest_counts(
     up = method == "greedy" or (method == "double-sided" and z <= 0.5 ** ((m - 1) / 2))
     number = METRICS.index(metric)
     arrays = model.arrays()
+    free = np.zeros(model.sizes.shape, dtype=np.bool_)
     if up:
-        nothing, free = np.zeros_like(model.sizes), np.zeros(model.sizes.shape, dtype=np.bool_)
-        counts = _up(budget, number, nothing, free, *arrays)
+        counts = _up(budget, number, np.zeros_like(model.sizes), free, *arrays)
     else:
-        counts = _down(budget, number, *arrays)
+        counts = _down(budget, number, model.full, free, *arrays)
     return _refined(budget, counts, *arrays) if refined else counts
 
 
@@ -153,6 +153,8 @@ def _up(
 def _down(
     budget: float,
     metric: int,
+    begin: Ints,
+    kept: Flags,
     rates: Floats,
     sizes: Ints,
     examined: Floats,
@@ -161,13 +163,15 @@ def _down(
     probe: float,
     emit: float,
 ) -> Ints:  # pragma: no cover - compiled
-    """Greedy reverse: slices go until the work fits, a direction as a whole with its last slice of any window.
+    """Greedy reverse, from a setting to begin with: slices go until the work fits, except what is to be kept.
+
+    A direction goes as a whole with its last slice of any window.
 
     Section 6.1 says no more about it.  The step taken is the one whose result the metric likes best; for the delta metric
     that is the least output lost for the work saved.
     """
     m, places = sizes.shape
-    counts = sizes.copy()
+    counts = begin.copy()
     costs, outputs = np.zeros(m), np.zeros(m)
     for i in range(m):
         costs[i], outputs[i] = direction(i, counts[i], rates, sizes, examined, yields, fanouts, probe, emit)
@@ -176,7 +180,8 @@ def _down(
         old_c, old_o = costs.sum(), outputs.sum()
         for i in range(m):
             for j in range(places):
-                if counts[i, j] == 0:
+                # The last slice takes the whole direction with it, what is to be kept as well.
+                if counts[i, j] == 0 or kept[i, j] or (counts[i, j] == 1 and kept[i].any()):
                     continue
                 counts[i, j] -= 1
                 c, o = direction(i, counts[i], rates, sizes, examined, yields, fanouts, probe, emit)
@@ -231,33 +236,39 @@ def _refined(
     probe: float,
     emit: float,
 ) -> Ints:  # pragma: no cover - compiled
-    """A setting that no few slices of a window, and no direction, given up for others would make better."""
+    """A setting that no exchange makes better: one more slice for others, or a direction for others."""
     m, places = sizes.shape
-    barred = np.zeros((m, places), dtype=np.bool_)
-    counts = _up(budget, 2, counts, barred, rates, sizes, examined, yields, fanouts, probe, emit)
+    none = np.zeros((m, places), dtype=np.bool_)
+    marked = none.copy()
+    counts = _up(budget, 2, counts, none, rates, sizes, examined, yields, fanouts, probe, emit)
     best = _output(counts, rates, sizes, examined, yields, fanouts, probe, emit)
     for _ in range(ROUNDS):
         found = counts
         for i in range(m):
-            if counts[i, 0] == 0:
-                continue
             for j in range(-1, places):
-                for fewer in (1, 2, 4):
-                    if (j < 0 and fewer > 1) or (j >= 0 and counts[i, j] <= fewer):
+                tried = counts.copy()
+                marked[:, :] = False
+                if j >= 0:
+                    if counts[i, j] == sizes[i, j]:
                         continue
-                    tried = counts.copy()
-                    barred[:, :] = False
-                    if j < 0:  # the direction as a whole
-                        tried[i, :] = 0
-                        barred[i, :] = True
-                    else:
-                        tried[i, j] -= fewer
-                        barred[i, j] = True
-                    for metric in (2, 0):  # the best rate of exchange, or the most that still fits
-                        filled = _up(budget, metric, tried, barred, rates, sizes, examined, yields, fanouts, probe, emit)
-                        output = _output(filled, rates, sizes, examined, yields, fanouts, probe, emit)
-                        if output > best * (1 + 1e-9):
-                            best, found = output, filled
+                    if counts[i, 0] == 0:
+                        tried[i, :] = 1
+                    tried[i, j] = min(sizes[i, j], tried[i, j] + 1)
+                    marked[i, j] = True
+                    tried = _down(budget, 2, tried, marked, rates, sizes, examined, yields, fanouts, probe, emit)
+                    marked[i, j] = False
+                elif counts[i, 0] > 0:
+                    tried[i, :] = 0
+                    marked[i, :] = True
+                else:
+                    continue
+                tried = _up(budget, 2, tried, marked, rates, sizes, examined, yields, fanouts, probe, emit)
+                cost = 0.0
+                for k in range(m):
+                    cost += direction(k, tried[k], rates, sizes, examined, yields, fanouts, probe, emit)[0]
+                output = _output(tried, rates, sizes, examined, yields, fanouts, probe, emit)
+                if cost <= budget and output > best * (1 + 1e-9):
+                    best, found = output, tried
         if found is counts:
             return counts
         counts = found

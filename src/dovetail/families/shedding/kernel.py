@@ -1,0 +1,312 @@
+"""Cells of window joins that shed load: harvesting of windows, and dropping of rows as its rival.
+
+Both are the window join's own kernel.  What they change is where partial matches look, and which rows come in; so with the
+throttle at 1 they give what it gives, and otherwise a subset of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+from typing import ClassVar
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.families.shedding.control import SEGMENT, Control, Pace, WallPace
+from dovetail.families.shedding.keeping import keep_rates
+from dovetail.families.shedding.model import INDEXED, NESTED, Costs, Flags, Floats
+from dovetail.families.shedding.recall import Missed, missed_matches
+from dovetail.families.shedding.searching import HarvestSearch, ShredSearch
+from dovetail.families.shedding.settings import harvest_counts
+from dovetail.families.shedding.slices import Slices
+from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
+from dovetail.families.window.encode import Index
+from dovetail.families.window.kernel import TOP, Found, Fresh, WindowJoinKernel
+from dovetail.families.window.kernel import metric_names as window_metrics
+from dovetail.families.window.pieces import Pile
+from dovetail.families.window.state import Entry
+from dovetail.family import Changes
+
+BEGAN = b"began"
+"""Metadata of a segment without rows: when the task that packed it began, in microseconds of the wall clock."""
+MILLION = 1_000_000
+FEW = 64
+"""Rows that tell how full the slices are, where all rows look everywhere."""
+
+TOTALS = ("throttle", "shredded", "work", "work_full", "rows_dropped", "rows_forgotten")
+RECALL = ("missed", "missed_variance", "missed_event")
+
+
+def shed_metrics(aliases: Sequence[str], slices: Slices) -> tuple[str, ...]:
+    """The counters of a cell that sheds: those of a window join, what was shed, and the slices looked at."""
+    m = range(len(aliases))
+    each = [
+        f"harvest_{aliases[i]}_{aliases[l]}_{k}" for i, l in permutations(m, 2) for k in range(int(slices.counts[i, l]))
+    ]
+    return (*window_metrics(aliases), *TOTALS, *RECALL, *each)
+
+
+@dataclass
+class SheddingKernel(WindowJoinKernel):
+    """What harvesting and dropping share: the throttle, the join orders and the books."""
+
+    shed: Shed = field(default_factory=Harvest)
+    slices: Slices | None = None
+    pace: Pace | None = None
+    """Decides the throttle; None for the clock on the wall."""
+    costs: Costs = INDEXED
+
+    def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
+        """Take up the state."""
+        super().restore(state, watermark)
+        self._slices = self.slices or Slices.of(self.spec.hull)
+        self._scan = self.spec.options.algorithm == "nested"
+        if self._scan:
+            self.costs = NESTED
+        self.counters = dict.fromkeys(shed_metrics(self.spec.aliases, self._slices), 0) | {"cells": 1}
+        self.control = Control.load(self._slices, state)
+        self.missed = Missed()
+        self.work = 0.0
+        self._began: int | None = None
+        self._random = np.random.default_rng([self.shed.seed, self.control.call])
+
+    def push(self, side: int, rows: pa.RecordBatch) -> None:
+        """Take in new rows, or the news of how far an input has come and when its packing began."""
+        metadata = rows.schema.metadata or {}
+        if BEGAN in metadata:
+            began = int(metadata[BEGAN])
+            self._began = began if self._began is None else min(began, self._began)
+        super().push(side, rows)
+
+    def changes(self) -> Changes:
+        """What to store and what to forget."""
+        changes = super().changes()
+        control = self.control
+        control.call += 1
+        if isinstance(self._pace, WallPace):
+            self._pace.done(control, self.counters["kernel_us"] / MILLION)
+        self.counters["throttle"] = round(control.z * MILLION)
+        self.counters["work"] = round(self.work)
+        names = ("missed", "missed_variance", "missed_event")
+        values = (self.missed.total, self.missed.variance, self.missed.event)
+        self.counters |= {name: min(round(value), 1 << 60) for name, value in zip(names, values, strict=True)}
+        changes.stored[SEGMENT] = control.batch()
+        return changes
+
+    # ----------------------------------------------------------------------------------------------------------
+
+    def _found(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[Found]:
+        turns = list(self._turns(fresh, held))
+        self._pace = self.pace or WallPace(self.shed, None if self._began is None else self._began / MILLION)
+        z = self._pace.decide(self.control)
+        if z is not None:
+            self._adapt(z)
+        for turn, piles, owners in turns:
+            for matches in self._matches(turn, piles):
+                yield piles, matches, owners
+
+    def _matches(self, turn: int, piles: list[Pile]) -> Iterator[dict[int, Index]]:
+        raise NotImplementedError
+
+    def _adapt(self, z: float) -> None:
+        """The adaptation step: join orders, then what to look at or to keep."""
+        control = self.control
+        control.z = z
+        self._fade()
+        orders = control.learned.orders(self.spec)
+        for i in np.flatnonzero((orders != control.orders).any(axis=1)):
+            control.learned.forget_places(int(i))
+        control.orders = orders
+        self._configure(z)
+
+    def _configure(self, z: float) -> None:
+        raise NotImplementedError
+
+    def _fade(self) -> None:
+        seen = [top for top in self._tops if top is not None]
+        if not seen:
+            return
+        now, since = float(max(seen)), self.control.since
+        self.control.since = now
+        if now > since:
+            reach = max(abs(int(self.spec.hull.min())), int(self.spec.hull.max()), 1)
+            self.control.learned.fade(0.5 ** min(60.0, 4 * (now - since) / reach))
+
+    def _search(self, turn: int, piles: list[Pile], order: Sequence[int], **more: object) -> HarvestSearch:
+        kind = ShredSearch if "part" in more else HarvestSearch
+        sides = tuple(int(side) for side in order)
+        return kind(self.spec, piles, driver=turn, order=sides, scan=self._scan, **more)  # type: ignore[arg-type]
+
+    def _booked(self, search: HarvestSearch) -> None:
+        """Count the work of a search."""
+        self.counters["comparisons"] += search.compared
+        self.work += search.compared + self.costs.probe * search.probes.sum() + self.costs.emit * search.found.sum()
+
+    def _order_to_try(self, turn: int) -> tuple[Index, bool]:
+        """The join order, or every other time one that begins elsewhere, so that all selectivities are known."""
+        order = self.control.orders[turn]
+        if self.control.call % 2 == 0 or order.size == 1:
+            return order, True
+        first = order[(self.control.call // 2) % order.size]
+        return np.concatenate([[first], order[order != first]]), bool(first == order[0])
+
+    def _learn(
+        self, turn: int, piles: list[Pile], rows: Index, search: HarvestSearch, part: float, usual: bool
+    ) -> None:
+        """What some rows that looked everywhere tell about selectivities and costs."""
+        learned, slices = self.control.learned, self._slices
+        times = piles[turn].times[rows]
+        learned.drivers[turn] += rows.size
+        windows = np.zeros(len(piles))
+        for side, pile in enumerate(piles):
+            if side != turn:
+                counts = slice_rows(slices, turn, side, times, pile)
+                learned.rows[turn, side] += counts / self.control.keep[side]
+                windows[side] = counts.sum() / max(rows.size, 1)
+        first = search.order[0]
+        learned.first_reach[turn, first] += windows[first] * rows.size
+        learned.first_found[turn, first] += search.found[0] / part
+        if not usual:
+            return
+        # Partial matches at each place, had the first window not been thinned out.
+        probes = np.concatenate([[float(rows.size)], search.found[:-1] / part])
+        scale = np.array([1.0, *[1 / part] * (len(search.order) - 1)])
+        learned.reach[turn] += probes * windows[list(search.order)]
+        learned.looked[turn] += search.looked * scale
+        learned.found[turn] += search.found / part
+
+
+def slice_rows(slices: Slices, i: int, l: int, times: Index, pile: Pile) -> Floats:  # noqa: E741 - the paper's name
+    """Rows of a pile in each slice, as rows of these times see them, added up."""
+    counts, asked = np.zeros(slices.most), times.size
+    if times.size > FEW:
+        times = times[:: -(-times.size // FEW)]
+    # Ages grow as times fall: the border of an age is a time, and a slice lies between two of them.
+    borders = times[:, None] - slices.ages(i, l)[None, :]
+    size = borders.shape[1] - 1
+    for piece in pile.pieces:
+        if piece.size:
+            ordered = piece.sorted(("time", 0)).times
+            places = np.searchsorted(ordered, borders.ravel(), side="right").reshape(borders.shape)
+            counts[:size] += (places[:, :-1] - places[:, 1:]).sum(axis=0)
+    return counts * (asked / max(times.size, 1))
+
+
+@dataclass
+class HarvestKernel(SheddingKernel):
+    """Window harvesting, with shredding of a sample of the rows."""
+
+    name: ClassVar[str] = "harvest"
+
+    def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
+        """Take up the state."""
+        super().restore(state, watermark)
+        assert isinstance(self.shed, Harvest)
+        self._harvest: Harvest = self.shed
+
+    def _configure(self, z: float) -> None:
+        control, shed = self.control, self._harvest
+        model = control.learned.model(self._slices, control.orders, shed.histograms, self.costs)
+        if z >= 1.0 or model is None:
+            # Without any knowledge nothing can be chosen; what was looked at so far is as good as anything.
+            control.selected = self._slices.everything() if z >= 1.0 else control.selected
+            return
+        control.selected = model.selected(harvest_counts(model, z, method=shed.method, metric=shed.metric))
+
+    def _matches(self, turn: int, piles: list[Pile]) -> Iterator[dict[int, Index]]:
+        size = piles[turn].size
+        self.control.learned.pace[turn] += size
+        shredded = self._random.random(size) < self._harvest.sample
+        self.counters["shredded"] += int(shredded.sum())
+        yield from self._harvested(turn, piles, np.flatnonzero(~shredded))
+        yield from self._shredded(turn, piles, np.flatnonzero(shredded), size)
+
+    def _harvested(self, turn: int, piles: list[Pile], rows: Index) -> Iterator[dict[int, Index]]:
+        selected = self.control.selected[turn]
+        spans = [self._slices.spans(turn, side, selected[side]) for side in self.spec.sides]
+        if rows.size == 0 or not all(spans[side] for side in self.spec.sides if side != turn):
+            return
+        search = self._search(turn, piles, self.control.orders[turn], spans=spans)
+        yield from search.matches(turn, rows)
+        self._booked(search)
+
+    def _shredded(self, turn: int, piles: list[Pile], rows: Index, size: int) -> Iterator[dict[int, Index]]:
+        if rows.size == 0:
+            return
+        order, usual = self._order_to_try(turn)
+        part = min(1.0, self.control.z)
+        search = self._search(turn, piles, order, part=part, random=self._random)
+        drivers, kept = [], []
+        for matches in search.matches(turn, rows):
+            drivers.append(matches[turn])
+            kept.append(self._would_harvest(turn, piles, matches))
+            times = {side: piles[side].times[matches[side]] for side in self.spec.sides}
+            self.control.learned.see_matches(self._slices, turn, times, 1.0 / part)
+            yield matches
+        self._booked(search)
+        self._learn(turn, piles, rows, search, part, usual)
+        none = np.empty(0, dtype=np.int64)
+        found, harvested = np.concatenate([none, *drivers]), np.concatenate([none.astype(bool), *kept])
+        whole = bool(self.control.selected[turn][self._slices.everything()[turn]].all())
+        self.missed += missed_matches(
+            found, harvested, np.ones(found.size), rows.size, self._harvest.sample, part, whole=whole
+        )
+        looked = search.looked[0] + search.looked[1:].sum() / part + self.costs.probe * search.probes.sum() / part
+        self.counters["work_full"] += round((looked + self.costs.emit * search.found.sum() / part) * size / rows.size)
+
+    def _would_harvest(self, turn: int, piles: list[Pile], matches: Mapping[int, Index]) -> Flags:
+        selected = self.control.selected[turn]
+        times = piles[turn].times[matches[turn]]
+        kept = np.ones(times.size, dtype=np.bool_)
+        for side in self.spec.sides:
+            if side != turn:
+                ages = times - piles[side].times[matches[side]]
+                kept &= selected[side][self._slices.number(turn, side, ages)]
+        return kept
+
+    def changes(self) -> Changes:
+        """What to store and what to forget, with the slices that were looked at."""
+        m = range(len(self.spec.aliases))
+        for i, l in permutations(m, 2):
+            for k in range(int(self._slices.counts[i, l])):
+                name = f"harvest_{self.spec.aliases[i]}_{self.spec.aliases[l]}_{k}"
+                self.counters[name] = MILLION * int(self.control.selected[i, l, k])
+        return super().changes()
+
+
+@dataclass
+class DropKernel(SheddingKernel):
+    """RandomDrop: the exact join of a random part of the rows."""
+
+    shed: Shed = field(default_factory=RandomDrop)
+
+    def push(self, side: int, rows: pa.RecordBatch) -> None:
+        """Take in a random part of new rows."""
+        if TOP in (rows.schema.metadata or {}):
+            super().push(side, rows)
+            return
+        self.control.learned.pace[side] += rows.num_rows
+        keep = self.control.keep[side]
+        if keep < 1.0:
+            kept = self._random.random(rows.num_rows) < keep
+            self.counters["rows_dropped"] += int((~kept).sum())
+            rows = rows.filter(pa.array(kept))
+        super().push(side, rows)
+
+    def _configure(self, z: float) -> None:
+        control = self.control
+        model = control.learned.model(self._slices, control.orders, "pair", self.costs)
+        if z >= 1.0:
+            control.keep = np.ones_like(control.keep)
+        elif model is not None:
+            control.keep = keep_rates(model, z)
+
+    def _matches(self, turn: int, piles: list[Pile]) -> Iterator[dict[int, Index]]:
+        order, usual = self._order_to_try(turn)
+        rows = np.arange(piles[turn].size)
+        search = self._search(turn, piles, order)
+        yield from search.matches(turn, rows)
+        self._booked(search)
+        self._learn(turn, piles, rows, search, 1.0, usual)
