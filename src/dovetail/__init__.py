@@ -18,6 +18,7 @@ from dovetail.errors import (
     UnknownNameError,
     UnsupportedTypeError,
 )
+from dovetail.families.shedding.spec import Harvest, RandomDrop
 from dovetail.families.window.graph import after, path
 
 if TYPE_CHECKING:
@@ -29,7 +30,9 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
     "DovetailError",
+    "Harvest",
     "PredicateError",
+    "RandomDrop",
     "SetupError",
     "UnboundedJoinError",
     "UnknownNameError",

@@ -1,8 +1,8 @@
-"""A virtual clock: the kernels run on a budget of work for each second, so that an overload can be repeated from a seed.
+"""A virtual clock: kernels run on a budget of work for each second, so an overload can be repeated from a seed.
 
-Rows arrive at their times and wait in a buffer for each input.  The join takes what waits, works on it, and the clock moves on
-by that work over the capacity.  What arrives meanwhile waits, and what finds its buffer full is lost.  Every adaptation
-interval the rows taken are compared with the rows that came, and the throttle is set (section 3).
+Rows arrive at their times and wait in a buffer for each input.  The join takes what waits, works on it, and the
+clock moves on by that work over the capacity.  What arrives meanwhile waits, and what finds its buffer full is lost.
+Every adaptation interval the rows taken are compared with the rows that came, and the throttle is set (section 3).
 """
 
 from __future__ import annotations
@@ -132,19 +132,9 @@ class VirtualClock:
             kernel = self._call(pace, state, parts, take)
             ended = now + kernel.work / self.capacity
             rows = sum(part.num_rows for part in parts)
-            run.served.append(
-                Served(
-                    now,
-                    ended,
-                    kernel.control.z,
-                    came,
-                    rows,
-                    lost,
-                    kernel.work,
-                    kernel.counters["results"],
-                    kernel.missed,
-                )  # fmt: skip
-            )
+            results = kernel.counters["results"]
+            served = Served(now, ended, kernel.control.z, came, rows, lost, kernel.work, results, kernel.missed)
+            run.served.append(served)
             busy, arrived, taken = busy + ended - now, arrived + came, taken + rows
             now = max(ended, now + self.tick)
             if now - since >= self.interval:
@@ -183,8 +173,8 @@ class VirtualClock:
 class Wandering:
     """The paper's streams (section 6.2): X_i(t) = (D / eta) (t + tau_i) + kappa_i N(0, 1), modulo D.
 
-    `rates` are rows a second of all inputs, or pairs (from this second on, so many).  Rows come at regular intervals with a
-    random phase, as stamped on entry.
+    `rates` are rows a second of all inputs, or pairs (from this second on, so many).  Rows come at regular intervals
+    with a random phase, as stamped on entry.
 
     Examples
     --------

@@ -29,8 +29,8 @@ def extend_thinned(
 ) -> tuple[Index, Index, int, int]:  # pragma: no cover - compiled
     """Pairs as in :func:`dovetail.families.window.compiled.extend`, of one row in `step` of those in reach.
 
-    Each partial match begins at a place of its own, `phases` in [0, step), so every row has the same chance.  Also gives how
-    many rows were compared, and how many were in reach.
+    Each partial match begins at a place of its own, `phases` in [0, step), so every row has the same chance.  Also
+    gives how many rows were compared, and how many were in reach.
     """
     room = 1024
     out_partial, out_row = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64)

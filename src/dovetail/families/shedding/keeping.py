@@ -1,7 +1,8 @@
 """RandomDrop: which part of each input's rows to keep, so that the work fits and least output is lost.
 
-The static optimisation that the paper takes from Ayad and Naughton (SIGMOD 2004): rows are dropped before they enter, so an
-input at the rate k drives k as many looks and fills its window k as much, and the output falls with the product of all k.
+The static optimisation that the paper takes from Ayad and Naughton (SIGMOD 2004): rows are dropped before they
+enter, so an input at the rate k drives k as many looks and fills its window k as much, and the output falls with the
+product of all k.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ def kept_work(model: Model, keep: Floats) -> float:
 def keep_rates(model: Model, z: float) -> Floats:
     """The part of each input to keep, such that the work is at most z times the full work.
 
-    In logarithms the output is the sum of what is kept and the work is convex, so taking the step that saves most, again
-    and again, leads to the optimum.
+    In logarithms the output is the sum of what is kept and the work is convex, so taking the step that saves most,
+    again and again, leads to the optimum.
 
     Examples
     --------

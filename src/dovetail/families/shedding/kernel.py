@@ -1,7 +1,7 @@
 """Cells of window joins that shed load: harvesting of windows, and dropping of rows as its rival.
 
-Both are the window join's own kernel.  What they change is where partial matches look, and which rows come in; so with the
-throttle at 1 they give what it gives, and otherwise a subset of it.
+Both are the window join's own kernel.  What they change is where partial matches look, and which rows come in; so
+with the throttle at 1 they give what it gives, and otherwise a subset of it.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from dovetail.families.shedding.control import SEGMENT, Control, Pace, WallPace
 from dovetail.families.shedding.keeping import keep_rates
+from dovetail.families.shedding.memory import SHARE, Left, entry_value, looked_at_since, match_weights
 from dovetail.families.shedding.model import INDEXED, NESTED, Costs, Flags, Floats
-from dovetail.families.shedding.recall import Missed, missed_matches
+from dovetail.families.shedding.recall import Missed, Sample, dropped_matches, missed_matches
 from dovetail.families.shedding.searching import HarvestSearch, ShredSearch
 from dovetail.families.shedding.settings import harvest_counts
 from dovetail.families.shedding.slices import Slices
@@ -25,7 +26,7 @@ from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
 from dovetail.families.window.encode import Index
 from dovetail.families.window.kernel import TOP, Found, Fresh, WindowJoinKernel
 from dovetail.families.window.kernel import metric_names as window_metrics
-from dovetail.families.window.pieces import Pile
+from dovetail.families.window.pieces import Partial, Pile
 from dovetail.families.window.state import Entry
 from dovetail.family import Changes
 
@@ -41,11 +42,16 @@ RECALL = ("missed", "missed_variance", "missed_event")
 
 def shed_metrics(aliases: Sequence[str], slices: Slices) -> tuple[str, ...]:
     """The counters of a cell that sheds: those of a window join, what was shed, and the slices looked at."""
-    m = range(len(aliases))
-    each = [
-        f"harvest_{aliases[i]}_{aliases[l]}_{k}" for i, l in permutations(m, 2) for k in range(int(slices.counts[i, l]))
-    ]
+    each = [name for names in slice_metrics(aliases, slices).values() for name in names]
     return (*window_metrics(aliases), *TOTALS, *RECALL, *each)
+
+
+def slice_metrics(aliases: Sequence[str], slices: Slices) -> dict[tuple[int, int], list[str]]:
+    """For each direction and window the counters that say which slices were looked at, youngest first."""
+    return {
+        (i, side): [f"harvest_{aliases[i]}_{aliases[side]}_{k}" for k in range(int(slices.counts[i, side]))]
+        for i, side in permutations(range(len(aliases)), 2)
+    }
 
 
 @dataclass
@@ -104,10 +110,10 @@ class SheddingKernel(WindowJoinKernel):
         if z is not None:
             self._adapt(z)
         for turn, piles, owners in turns:
-            for matches in self._matches(turn, piles):
-                yield piles, matches, owners
+            for seen, matches in self._matches(turn, piles):
+                yield seen, matches, owners
 
-    def _matches(self, turn: int, piles: list[Pile]) -> Iterator[dict[int, Index]]:
+    def _matches(self, turn: int, piles: list[Pile]) -> Iterator[tuple[list[Pile], Partial]]:
         raise NotImplementedError
 
     def _adapt(self, z: float) -> None:
@@ -205,6 +211,7 @@ class HarvestKernel(SheddingKernel):
         super().restore(state, watermark)
         assert isinstance(self.shed, Harvest)
         self._harvest: Harvest = self.shed
+        self._left = Left.load(self.spec, state)
 
     def _configure(self, z: float) -> None:
         control, shed = self.control, self._harvest
@@ -215,7 +222,7 @@ class HarvestKernel(SheddingKernel):
             return
         control.selected = model.selected(harvest_counts(model, z, method=shed.method, metric=shed.metric))
 
-    def _matches(self, turn: int, piles: list[Pile]) -> Iterator[dict[int, Index]]:
+    def _matches(self, turn: int, piles: list[Pile]) -> Iterator[tuple[list[Pile], Partial]]:
         size = piles[turn].size
         self.control.learned.pace[turn] += size
         shredded = self._random.random(size) < self._harvest.sample
@@ -223,36 +230,34 @@ class HarvestKernel(SheddingKernel):
         yield from self._harvested(turn, piles, np.flatnonzero(~shredded))
         yield from self._shredded(turn, piles, np.flatnonzero(shredded), size)
 
-    def _harvested(self, turn: int, piles: list[Pile], rows: Index) -> Iterator[dict[int, Index]]:
+    def _harvested(self, turn: int, piles: list[Pile], rows: Index) -> Iterator[tuple[list[Pile], Partial]]:
         selected = self.control.selected[turn]
         spans = [self._slices.spans(turn, side, selected[side]) for side in self.spec.sides]
         if rows.size == 0 or not all(spans[side] for side in self.spec.sides if side != turn):
             return
         search = self._search(turn, piles, self.control.orders[turn], spans=spans)
-        yield from search.matches(turn, rows)
+        for matches in search.matches(turn, rows):
+            yield piles, matches
         self._booked(search)
 
-    def _shredded(self, turn: int, piles: list[Pile], rows: Index, size: int) -> Iterator[dict[int, Index]]:
+    def _shredded(self, turn: int, piles: list[Pile], rows: Index, size: int) -> Iterator[tuple[list[Pile], Partial]]:
         if rows.size == 0:
             return
         order, usual = self._order_to_try(turn)
         part = min(1.0, self.control.z)
+        piles, weights = self._left.piles(piles, turn)
         search = self._search(turn, piles, order, part=part, random=self._random)
-        drivers, kept = [], []
+        found = []
         for matches in search.matches(turn, rows):
-            drivers.append(matches[turn])
-            kept.append(self._would_harvest(turn, piles, matches))
+            weight, source = match_weights(piles, weights, matches)
+            found.append((matches[turn], self._would_harvest(turn, piles, matches) & (source < 0), weight, source))
             times = {side: piles[side].times[matches[side]] for side in self.spec.sides}
-            self.control.learned.see_matches(self._slices, turn, times, 1.0 / part)
-            yield matches
+            self.control.learned.see_matches(self._slices, turn, times, weight / part)
+            yield piles, matches
         self._booked(search)
         self._learn(turn, piles, rows, search, part, usual)
-        none = np.empty(0, dtype=np.int64)
-        found, harvested = np.concatenate([none, *drivers]), np.concatenate([none.astype(bool), *kept])
         whole = bool(self.control.selected[turn][self._slices.everything()[turn]].all())
-        self.missed += missed_matches(
-            found, harvested, np.ones(found.size), rows.size, self._harvest.sample, part, whole=whole
-        )
+        self.missed += missed_matches(Sample.of(found), rows.size, self._harvest.sample, part, whole=whole)
         looked = search.looked[0] + search.looked[1:].sum() / part + self.costs.probe * search.probes.sum() / part
         self.counters["work_full"] += round((looked + self.costs.emit * search.found.sum() / part) * size / rows.size)
 
@@ -268,12 +273,41 @@ class HarvestKernel(SheddingKernel):
 
     def changes(self) -> Changes:
         """What to store and what to forget, with the slices that were looked at."""
-        m = range(len(self.spec.aliases))
-        for i, l in permutations(m, 2):
-            for k in range(int(self._slices.counts[i, l])):
-                name = f"harvest_{self.spec.aliases[i]}_{self.spec.aliases[l]}_{k}"
-                self.counters[name] = MILLION * int(self.control.selected[i, l, k])
-        return super().changes()
+        for (i, side), names in slice_metrics(self.spec.aliases, self._slices).items():
+            looked = self.control.selected[i, side, : len(names)]
+            self.counters |= {name: MILLION * int(flag) for name, flag in zip(names, looked, strict=True)}
+        changes = super().changes()
+        self._left.finish(changes)
+        return changes
+
+    def _store(self, fresh: list[Fresh | None]) -> None:
+        super()._store(fresh)
+        self._left.evict(self._closing())
+        limit, memory = self._harvest.memory, self._memory
+        if limit is None:
+            return
+        marks, control = self._watermarks(self._tops), self.control
+        since = looked_at_since(self._slices, control.selected, marks)
+        for entry in [entry for entry in memory.entries if entry.last < since[entry.side]]:
+            self._forget(entry)
+        if limit == "selected":
+            return
+        most = limit // self.spec.cells
+        while self._left.size > SHARE * most and self._left.size:
+            self._left.thin(self._random)
+        entries = sorted(
+            memory.entries, key=lambda e: (entry_value(self._slices, control.learned, marks, e), e.last), reverse=True
+        )
+        while entries and sum(entry.size for entry in entries) + self._left.size > most:
+            self._forget(entries.pop())
+            while self._left.size > SHARE * most and self._left.size:
+                self._left.thin(self._random)
+
+    def _forget(self, entry: Entry) -> None:
+        """Let go of a segment, except for a sample of its rows."""
+        self._left.add(entry.side, self._memory.piece(entry).rows, self._random)
+        self._memory.forget(entry)
+        self.counters["rows_forgotten"] += entry.rows
 
 
 @dataclass
@@ -303,10 +337,14 @@ class DropKernel(SheddingKernel):
         elif model is not None:
             control.keep = keep_rates(model, z)
 
-    def _matches(self, turn: int, piles: list[Pile]) -> Iterator[dict[int, Index]]:
+    def _matches(self, turn: int, piles: list[Pile]) -> Iterator[tuple[list[Pile], Partial]]:
         order, usual = self._order_to_try(turn)
         rows = np.arange(piles[turn].size)
         search = self._search(turn, piles, order)
-        yield from search.matches(turn, rows)
+        chance = float(self.control.keep.prod())
+        for matches in search.matches(turn, rows):
+            self.missed += dropped_matches(matches, self.control.keep)
+            yield piles, matches
         self._booked(search)
+        self.counters["work_full"] += round(search.compared / chance)
         self._learn(turn, piles, rows, search, 1.0, usual)

@@ -1,7 +1,8 @@
 """What a join learns from the rows it shreds: where matches are, how many, and what a look costs (section 5.2).
 
-All of it comes from a sample that looks everywhere, so it is not biased by what harvesting looks at, and it shows when rates,
-lags or correlations change.  Sums fade with event time, half of them within a quarter of the longest window.
+All of it comes from a sample that looks everywhere, so it is not biased by what harvesting looks at, and it shows
+when rates, lags or correlations change.  Sums fade with event time, half of them within a quarter of the longest
+window.
 """
 
 from __future__ import annotations
@@ -68,16 +69,16 @@ class Learned:
 
     # ----------------------------------------------------------------------------------------------------------
 
-    def see_matches(self, slices: Slices, driver: int, times: Mapping[int, Index], weight: float) -> None:
-        """Matches of shredded rows of one direction, each standing for `weight` of them."""
+    def see_matches(self, slices: Slices, driver: int, times: Mapping[int, Index], weight: Floats) -> None:
+        """Matches of shredded rows of one direction, and how many each stands for."""
         m = self.drivers.size
         for side in range(m):
             if side != driver:
                 number = slices.number(driver, side, times[driver] - times[side])
-                self.pairs[driver, side] += weight * np.bincount(number, minlength=slices.most)
+                self.pairs[driver, side] += np.bincount(number, weights=weight, minlength=slices.most)
             if side:
                 bucket = _bucket(slices, side, times[side] - times[0])
-                self.streams[side] += weight * np.bincount(bucket, minlength=self.streams.shape[1])
+                self.streams[side] += np.bincount(bucket, weights=weight, minlength=self.streams.shape[1])
 
     def scores(self, slices: Slices, histograms: str) -> Floats:
         """(m, m, n): the probability of each slice, the paper's p, up to a factor."""
@@ -91,8 +92,8 @@ class Learned:
     def _convolved(self, slices: Slices) -> Floats:
         """Equations (1) and (2): scores of all pairs from one histogram for each input, taken to be independent.
 
-        The paper sums over ages of whole windows; here a slice that holds no rows of a direction scores nothing, since in
-        micro-batches a direction may look into the future.
+        The paper sums over ages of whole windows; here a slice that holds no rows of a direction scores nothing,
+        since in micro-batches a direction may look into the future.
         """
         m = self.drivers.size
         found = np.zeros_like(self.pairs)

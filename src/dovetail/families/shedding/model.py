@@ -1,8 +1,8 @@
 """The cost and the output of a join that looks at some slices of its windows only (sections 4.2 and 4.3 of the paper).
 
-A join of m inputs has m directions.  Direction i is driven by the new rows of input i: they look into the windows of the
-other inputs one after the other, in the join order r[i, 0], r[i, 1], ...  Each window is cut into slices by age, the
-paper's logical basic windows, and ranked by what they yield.  A setting says how many slices of each window are
+A join of m inputs has m directions.  Direction i is driven by the new rows of input i: they look into the windows of
+the other inputs one after the other, in the join order r[i, 0], r[i, 1], ...  Each window is cut into slices by age,
+the paper's logical basic windows, and ranked by what they yield.  A setting says how many slices of each window are
 looked at, best first: the paper's harvest fraction z[i, j] is that count over the number of slices.
 
 The paper counts comparisons and takes every slice for equally full.  Here a slice has a cost of its own, a look into a
@@ -36,7 +36,9 @@ class Costs:
 NESTED = Costs()
 """The paper's: comparisons are all there is."""
 INDEXED = Costs(probe=8.0, emit=12.0)
-"""A search in an index and the copying of a match; measured on the compiled loops, where a comparison takes about 3 ns."""
+"""A search in an index and the copying of a match; measured on the compiled loops, where a comparison takes about
+3 ns.
+"""
 
 
 @dataclass(frozen=True)
@@ -151,7 +153,8 @@ def build_model(
             size = n if sizes is None else int(sizes[i, l])
             counts[i, j] = size
             full, score = rows[i, l, :size], scores[i, l, :size]
-            # The paper ranks by score.  Slices that differ in rows rank by score for each row: the same where they do not.
+            # The paper ranks by score.  Slices that differ in rows rank by score for each row: the same where they do
+            # not.
             rank = np.argsort(-score / np.maximum(full, 1e-9), kind="stable")
             ranking[i, j, :size] = rank
             share = 1.0 if narrowed is None else float(narrowed[i, j])

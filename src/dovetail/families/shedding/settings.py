@@ -3,12 +3,12 @@
 Three metrics choose the next slice, and the search goes up from nothing (`greedy`), down from everything (`reverse`) or
 whichever way is shorter (`double-sided`).  `exhaustive` is the optimum, for few inputs and slices.
 
-The budget is seldom spent to the last comparison: slices are whole, and a slice chosen early may bar a better pair.  So a
-search ends with a refinement that the paper does not have: force one more slice in, or a direction out, let the greedy steps
-make room and spend what is left, and keep what is better, until nothing is.
+The budget is seldom spent to the last comparison: slices are whole, and a slice chosen early may bar a better pair.
+So a search ends with a refinement that the paper does not have: force one more slice in, or a direction out, let the
+greedy steps make room and spend what is left, and keep what is better, until nothing is.
 
-The paper's Figure 5 has slips that are put right here: EVAL bounds the cost by "r C(1)" and means z C(1), and line 32 adds
-d[i, j] where the best setting found, d[u, v], is meant.
+The paper's Figure 5 has slips that are put right here:  EVAL bounds the cost by "r C(1)" and means z C(1), and line
+32 adds d[i, j] where the best setting found, d[u, v], is meant.
 """
 
 from __future__ import annotations
@@ -167,8 +167,8 @@ def _down(
 
     A direction goes as a whole with its last slice of any window.
 
-    Section 6.1 says no more about it.  The step taken is the one whose result the metric likes best; for the delta metric
-    that is the least output lost for the work saved.
+    Section 6.1 says no more about it.  The step taken is the one whose result the metric likes best; for the delta
+    metric that is the least output lost for the work saved.
     """
     m, places = sizes.shape
     counts = begin.copy()

@@ -1,9 +1,9 @@
 """Slices of windows by age: the paper's logical basic windows.
 
-The age of a row of input l, as a row of input i sees it, is t_i - t_l.  Ages are cut at multiples of the slice's length, so
-slice borders move with the row that looks, as in the paper.  There, basic windows of stored rows are needed to find a
-slice; here rows are sorted by time, and a slice is a range of times.  Windows reach into the future, too: rows of a
-micro-batch meet in any order, and one input may be behind another.
+The age of a row of input l, as a row of input i sees it, is t_i - t_l.  Ages are cut at multiples of the slice's
+length, so slice borders move with the row that looks, as in the paper.  There, basic windows of stored rows are
+needed to find a slice; here rows are sorted by time, and a slice is a range of times.  Windows reach into the
+future, too: rows of a micro-batch meet in any order, and one input may be behind another.
 """
 
 from __future__ import annotations

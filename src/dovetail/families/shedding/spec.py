@@ -54,8 +54,8 @@ class Harvest:
         The part of the rows that look at all slices, thinned out, so that the join learns where matches are and
         how many it misses.
     method, metric
-        How slices are chosen: ``double-sided``, ``greedy``, ``reverse`` or ``exhaustive``; by ``delta`` (output gained for
-        the work), ``output`` or ``output per cost``.
+        How slices are chosen: ``double-sided``, ``greedy``, ``reverse`` or ``exhaustive``; by ``delta`` (output
+        gained for the work), ``output`` or ``output per cost``.
     histograms
         ``stream``: one histogram for each input, against the first; ``pair``: one for each direction and window.
     memory

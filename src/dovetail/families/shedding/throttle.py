@@ -1,9 +1,9 @@
 """The throttle fraction: which part of the full work a join may do (section 3), and what it is measured by.
 
-The paper compares the rows taken out of the input buffers (alpha) with the rows put in (lambda') and multiplies the throttle
-by their ratio beta, or by the boost factor where beta is not below 1.  A join that keeps up takes out what comes in, so
-beta cannot say how much room is left, and a fixed boost overshoots and is taken back again and again.  Here
-the rate of consumption is that of the time the join was busy: beta above 1 is the room there is, and the boost
+The paper compares the rows taken out of the input buffers (alpha) with the rows put in (lambda') and multiplies the
+throttle by their ratio beta, or by the boost factor where beta is not below 1.  A join that keeps up takes out what
+comes in, so beta cannot say how much room is left, and a fixed boost overshoots and is taken back again and again.
+Here the rate of consumption is that of the time the join was busy: beta above 1 is the room there is, and the boost
 factor bounds the step.
 """
 
