@@ -247,7 +247,8 @@ def main(
             "# Load shedding\n\n"
             f"`python benchmarks/shedding.py --write` wrote this table on {time.strftime('%Y-%m-%d')}: {CORES} cores, "
             f"`local[{CORES}]`, Spark {version}. Three streams,\nwindows of {WINDOW}, compared row by row. "
-            f"The exact join sustains {good:g} rows/s of each stream; {TIMES * good:g} rows/s arrive,\nthen {good / 3:.0f}.\n\n"
+            f"The exact join sustains {good:g} rows/s\nof each stream; {TIMES * good:g} rows/s arrive, "
+            f"then {good / 3:.0f}.\n\n"
             "| claim | measured | holds |\n|---|---|---|\n"
         )
         (HERE / "shedding.md").write_text(head + body + "\n")

@@ -11,7 +11,7 @@ import pytest
 
 import dovetail as dt
 from dovetail.errors import ArgumentError
-from dovetail.families.shedding.clock import Wandering
+from dovetail.families.shedding.workload import Wandering
 
 ON = "ABS(A.v - B.v) <= 4 AND ABS(B.v - C.v) <= 4"
 LAGS = {"A": 0.0, "B": 1.0, "C": 2.0}
@@ -83,7 +83,7 @@ def test_the_plan_says_what_will_be_shed(spark, folder, capsys):
     dt.explain(joined)
     text = capsys.readouterr().out
     assert "shed        only where a micro-batch takes longer than its rows took to arrive" in text
-    assert "slices of 400000 where matches are unlikely are not looked at, chosen double-sided by delta" in text
+    assert "slices of 400000 where matches are unlikely are not looked at" in text
     assert "state of at most 1,048,576 bytes" in text
 
 

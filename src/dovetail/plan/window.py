@@ -134,9 +134,10 @@ class WindowPlan:
         if isinstance(shed, RandomDrop):
             return [when, "rows dropped at random, each input at the rate that loses least output"]
         texts = [
-            when, f"work, not rows: slices of {self._length(self.slices.width)} where matches are unlikely are not
-            looked at, " f"chosen {shed.method} by {shed.metric}", f"{shed.sample:.0%} of the rows look everywhere,
-            to learn where matches are and to estimate the recall",
+            when,
+            f"work, not rows: slices of {self._length(self.slices.width)} where matches are unlikely are not looked at",
+            f"slices chosen {shed.method} by {shed.metric}, from one histogram for each {shed.histograms}",
+            f"{shed.sample:.0%} of the rows look everywhere, to learn where matches are and to estimate the recall",
         ]
         if shed.memory == "selected":
             texts.append("rows that no direction will look at leave the state early, except one in five")

@@ -17,7 +17,7 @@ import pyarrow as pa
 from dovetail.families.shedding.control import SEGMENT, Control, Pace, WallPace
 from dovetail.families.shedding.keeping import keep_rates
 from dovetail.families.shedding.memory import SHARE, Left, entry_value, looked_at_since, match_weights
-from dovetail.families.shedding.model import INDEXED, NESTED, Costs, Flags, Floats
+from dovetail.families.shedding.model import INDEXED, NESTED, Costs, Flags, Floats, Ints
 from dovetail.families.shedding.recall import Missed, Sample, dropped_matches, missed_matches
 from dovetail.families.shedding.searching import HarvestSearch, ShredSearch
 from dovetail.families.shedding.settings import harvest_counts
@@ -140,7 +140,7 @@ class SheddingKernel(WindowJoinKernel):
             reach = max(abs(int(self.spec.hull.min())), int(self.spec.hull.max()), 1)
             self.control.learned.fade(0.5 ** min(60.0, 4 * (now - since) / reach))
 
-    def _search(self, turn: int, piles: list[Pile], order: Sequence[int], **more: object) -> HarvestSearch:
+    def _search(self, turn: int, piles: list[Pile], order: Ints, **more: object) -> HarvestSearch:
         kind = ShredSearch if "part" in more else HarvestSearch
         sides = tuple(int(side) for side in order)
         return kind(self.spec, piles, driver=turn, order=sides, scan=self._scan, **more)  # type: ignore[arg-type]

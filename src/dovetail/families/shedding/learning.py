@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.families.shedding.model import Costs, Flags, Floats, Ints, Model, build_model
@@ -165,7 +167,7 @@ def _buckets(slices: Slices) -> int:
 
 
 def _bucket(slices: Slices, side: int, ages: Index) -> Index:
-    return (ages - slices.youngest[side, 0]) // _fine(slices)
+    return np.asarray((ages - slices.youngest[side, 0]) // _fine(slices), dtype=np.int64)
 
 
 def _middles(slices: Slices, side: int) -> Floats:
@@ -173,7 +175,7 @@ def _middles(slices: Slices, side: int) -> Floats:
     return np.asarray(int(slices.youngest[side, 0]) + (np.arange(_buckets(slices)) + 0.5) * fine - 0.5)
 
 
-def to_batch(arrays: Mapping[str, np.ndarray]) -> pa.RecordBatch:  # type: ignore[type-arg]
+def to_batch(arrays: Mapping[str, npt.NDArray[Any]]) -> pa.RecordBatch:
     """Arrays of numbers as a segment of state."""
     return pa.RecordBatch.from_pydict(
         {

@@ -74,7 +74,8 @@ class Left:
 
     def piles(self, piles: list[Pile], turn: int) -> tuple[list[Pile], list[Floats | None]]:
         """Piles with these rows behind them, and the weights of their last piece."""
-        wider, weights = [], []
+        wider: list[Pile] = []
+        weights: list[Floats | None] = []
         for side, pile in enumerate(piles):
             rows = self.rows[side]
             if rows is None or side == turn or rows.num_rows == 0:

@@ -26,8 +26,8 @@ class SheddingRouter(WindowRouter):
 
     def ticks(self, top: int) -> list[tuple[int, pa.RecordBatch]]:
         """The news, for every cell."""
-        stamp = {BEGAN: str(self.began[0])} if self.began else {}
+        stamp = str(self.began[0] if self.began else int(time.time() * MILLION)).encode()
+        news = super().ticks(top)
         return [
-            (cell, news.replace_schema_metadata({**(news.schema.metadata or {}), **stamp}))
-            for cell, news in super().ticks(top)
+            (cell, one.replace_schema_metadata({**(one.schema.metadata or {}), BEGAN: stamp})) for cell, one in news
         ]

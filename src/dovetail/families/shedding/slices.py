@@ -70,13 +70,14 @@ class Slices:
 
     def number(self, i: int, l: int, ages: Times) -> Times:  # noqa: E741 - the paper's name
         """The slices of ages."""
-        return np.clip(ages // self.width - self.first[i, l], 0, self.counts[i, l] - 1)
+        numbers = ages // self.width - self.first[i, l]
+        return np.asarray(np.clip(numbers, 0, self.counts[i, l] - 1), dtype=np.int64)
 
     def ages(self, i: int, l: int) -> Times:  # noqa: E741
         """Where slices begin, and where the last one ends: ages of slice k are in [ages[k], ages[k + 1])."""
         borders = (self.first[i, l] + np.arange(self.counts[i, l] + 1)) * self.width
         borders[0], borders[-1] = self.youngest[i, l], self.oldest[i, l] + 1
-        return borders
+        return np.asarray(borders, dtype=np.int64)
 
     def spans(self, i: int, l: int, selected: Flags) -> list[tuple[int, int]]:  # noqa: E741
         """Ranges of t_l - t_i that the selected slices cover, ends included, neighbours joined."""
