@@ -1,0 +1,143 @@
+"""Overload under the virtual clock: throttle, learning, and what harvesting gains over dropping."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dovetail.families.shedding.clock import SECOND, VirtualClock
+from dovetail.families.shedding.control import Control, WallPace
+from dovetail.families.shedding.learning import Learned
+from dovetail.families.shedding.slices import Slices
+from dovetail.families.shedding.spec import Harvest, RandomDrop
+from dovetail.families.shedding.throttle import LEAST, Measured, load, paper_throttled, throttled
+from dovetail.families.shedding.workload import Wandering, arrival_times, epsilon_join, maker
+
+SPEC = epsilon_join(3, window=4 * SECOND, epsilon=4.0)
+KAPPAS, LAGS = (2.0, 2.0, 20.0), (0.0, 1.0, 3.0)
+
+
+def clock(shed, capacity, **more):
+    return VirtualClock(maker(SPEC, shed, width=SECOND // 2), capacity, interval=1.0, tick=0.25, **more)
+
+
+def run(shed, rates, seconds, capacity, *, seed=1, kappas=KAPPAS, lags=LAGS, **more):
+    inputs = Wandering(kappas, lags, rates).made(seconds, seed)
+    return clock(shed, capacity, **more).run(inputs, arrival_times(inputs), seconds)
+
+
+def sustained(rate: float) -> float:
+    return run(Harvest(), rate, 10.0, 1e15, fixed=1.0).rate("work", 5.0, 10.0)
+
+
+def test_overload_and_recovery():
+    rates = ((0.0, 30.0), (8.0, 120.0), (20.0, 30.0))
+    found = run(Harvest(), rates, 30.0, 1.2 * sustained(30.0))
+    assert found.throttle(7.9) == 1.0
+    loaded = [found.throttle(at) for at in np.arange(14.0, 20.0)]
+    assert max(loaded) < 0.5
+    # Within a few intervals after the end of the overload and of its backlog in the windows.
+    assert found.throttle(28.0) == 1.0
+    lost = [found.total("lost", at, at + 4.0) / found.total("arrived", at, at + 4.0) for at in (4.0, 16.0, 26.0)]
+    assert lost[0] == lost[2] == 0
+    assert lost[1] < 0.2
+
+
+def test_harvesting_is_ahead_of_dropping():
+    capacity = 0.8 * sustained(40.0)
+    outputs = {
+        kind: run(shed, 100.0, 20.0, capacity).rate("results", 8.0, 20.0)
+        for kind, shed in (("harvest", Harvest()), ("pair", Harvest(histograms="pair")), ("drop", RandomDrop()))
+    }
+    assert outputs["harvest"] > 1.65 * outputs["drop"]
+    assert outputs["pair"] > 1.65 * outputs["drop"]
+
+
+def test_runs_repeat_from_a_seed():
+    one, other, third = (run(Harvest(seed=s), 60.0, 6.0, 1e5).served for s in (1, 1, 2))
+    assert one == other
+    assert one != third
+
+
+def test_learns_a_lag_that_moves():
+    """Where the third stream's lag jumps, the slices looked at follow."""
+    before = Wandering(KAPPAS, (0.0, 1.0, 3.0), 60.0).made(12.0, 1)
+    after = Wandering(KAPPAS, (0.0, 1.0, 0.5), 60.0).made(24.0, 1)
+    cut = 12 * SECOND
+    inputs = []
+    for one, other in zip(before, after, strict=True):
+        moved = other.slice(int(np.searchsorted(other.column("t").to_numpy(), cut)))
+        inputs.append(type(one).from_arrays(
+            [np.concatenate([a.to_numpy(), b.to_numpy()]) for a, b in zip(one.columns, moved.columns, strict=True)],
+            names=one.schema.names,
+        ))  # fmt: skip
+    selections = {}
+    make = maker(SPEC, Harvest(), width=SECOND // 2)
+    kernels = []
+
+    def remembered(pace):
+        kernels.append(make(pace))
+        return kernels[-1]
+
+    virtual = clock(Harvest(), 1e15, fixed=0.2)
+    virtual.make = remembered
+    found = virtual.run(inputs, arrival_times(inputs), 24.0)
+    for at in (11.5, 23.5):
+        kernel = next(k for k, s in zip(reversed(kernels), reversed(found.served), strict=True) if s.began <= at)
+        slices = Slices.of(SPEC.hull, SECOND // 2)
+        ages = slices.ages(2, 0)[:-1][kernel.control.selected[2, 0][: slices.counts[2, 0]]]
+        selections[at] = float(ages.mean()) / SECOND
+    # X(t) = 20 (t + tau): a row of C at t has the value of a row of A at t + tau.
+    assert selections[11.5] != pytest.approx(selections[23.5], abs=1.0)
+
+
+def test_convolution_of_stream_histograms():
+    """With the first input exact, scores of the others are those of the differences."""
+    slices = Slices.of(SPEC.hull, SECOND // 2)
+    learned = Learned.nothing(slices)
+    random = np.random.default_rng(3)
+    base = np.full(4000, 10 * SECOND)
+    times = {0: base, 1: base - SECOND - random.integers(0, SECOND // 4, 4000), 2: base - 2 * SECOND + SECOND // 8}
+    learned.rows[:] = slices.everything()
+    learned.see_matches(slices, 2, times, np.ones(4000))
+    by_stream, by_pair = learned.scores(slices, "stream"), learned.scores(slices, "pair")
+    for side in (0, 1):
+        assert by_stream[2, side].argmax() == by_pair[2, side].argmax()
+        assert by_stream[2, side].sum() == pytest.approx(by_pair[2, side].sum())
+
+
+@given(st.floats(LEAST, 1.0), st.floats(0.01, 100.0), st.floats(1.01, 4.0))
+def test_throttle_stays_in_range(z, beta, boost):
+    for rule in (throttled, paper_throttled):
+        assert LEAST <= rule(z, beta, boost) <= 1.0
+    assert throttled(z, beta, boost) <= max(LEAST, paper_throttled(z, beta, boost))
+
+
+@given(
+    fixed=st.floats(0.1, 2.0),
+    exact=st.floats(5.0, 60.0),
+    target=st.one_of(st.none(), st.just(4.0)),
+)
+def test_micro_batches_settle(fixed, exact, target):
+    """A simulated cell: Spark's overhead, and joining in proportion to the throttle and to what arrived."""
+    z, trigger, lasted, intervals = 1.0, 4.0, [], [4.0]
+    for _ in range(12):
+        joined = z * exact * intervals[-1] / trigger
+        lasted.append(fixed + joined)
+        z = throttled(z, load(Measured(intervals[-1], lasted[-1], joined), target), 2.0)
+        intervals.append(max(trigger, lasted[-1]))
+    assert max(lasted[6:]) <= trigger * 1.01 + (0 if target else fixed)
+
+
+def test_the_wall_clock_decides():
+    """The throttle of a cell whose micro-batches take twice as long as they may."""
+    control = Control.new(Slices.of(SPEC.hull, SECOND))
+    assert WallPace(Harvest(target=2.0), began=100.0).decide(control) == 1.0
+    control.wall[2:] = 104.0, 3.8
+    assert WallPace(Harvest(target=2.0), began=104.0).decide(control) == 1.0  # one interval is not known yet
+    control.wall[2:] = 108.0, 3.8
+    z = WallPace(Harvest(target=2.0), began=108.0).decide(control)
+    assert z == pytest.approx((0.85 * 2.0 - 0.2) / 3.8)
+    assert WallPace(Harvest(throttle=0.3), began=1.0).decide(control) == 0.3
