@@ -102,7 +102,15 @@ class Batch:
         return float(self.metrics.get("throttle", 1.0))
 
 
-def run(spark: SparkSession, rates: list[tuple[int, float]], trigger: float, shed: Any, label: str) -> list[Batch]:
+@dataclass
+class Course:
+    """How a query went: its micro-batches, and how many seconds of rows were waiting after each trigger interval."""
+
+    batches: list[Batch] = field(default_factory=list)
+    waiting: list[float] = field(default_factory=list)
+
+
+def run(spark: SparkSession, rates: list[tuple[int, float]], trigger: float, shed: Any, label: str) -> Course:
     """Run a join over streams of given rates, each for so many trigger intervals."""
     root = Path(tempfile.mkdtemp(prefix="dovetail-shedding-"))
     feed = Feed(root, rates[0][1])
@@ -121,19 +129,22 @@ def run(spark: SparkSession, rates: list[tuple[int, float]], trigger: float, she
         .trigger(processingTime=f"{trigger} seconds")
         .start()
     )
-    batches: list[Batch] = []
+    course = Course()
     try:
         for intervals, rate in rates:
             feed.rate = rate
-            time.sleep(intervals * trigger)
-        batches = _batches(query)
+            for _ in range(intervals):
+                time.sleep(trigger)
+                taken = sum(progress.numInputRows for progress in query.recentProgress)
+                course.waiting.append((feed.produced - taken) / (len(NAMES) * rate))
+        course.batches = _batches(query)
     finally:
         feed.stop()
         query.stop()
         shutil.rmtree(root, ignore_errors=True)
-    shown = " ".join(f"{b.seconds:.1f}" + (f"@{b.throttle:.2f}" if shed is not None else "") for b in batches)
-    console.print(f"  {label:<22} {shown}", highlight=False)
-    return batches
+    shown = " ".join(f"{b.seconds:.1f}" + (f"@{b.throttle:.2f}" if shed is not None else "") for b in course.batches)
+    console.print(f"  {label:<22} {shown}; waiting {course.waiting[-1]:.1f} s", highlight=False)
+    return course
 
 
 def _batches(query: Any) -> list[Batch]:
@@ -153,7 +164,7 @@ def sustained(spark: SparkSession, trigger: float) -> float:
     """The largest rate, of those tried, at which the exact join's micro-batches fit into the trigger interval."""
     rate, good = 150.0, 0.0
     while rate < 20_000:
-        batches = run(spark, [(7, rate)], trigger, None, f"exact, {rate:g} rows/s")
+        batches = run(spark, [(7, rate)], trigger, None, f"exact, {rate:g} rows/s").batches
         late = [batch.seconds for batch in batches[3:]] or [np.inf]
         if max(late) > 0.9 * trigger:
             break
@@ -170,15 +181,15 @@ class Line:
     holds: bool
 
 
-def judged(exact: list[Batch], harvest: list[Batch], drop: list[Batch], trigger: float, overload: int) -> list[Line]:
+def judged(exact: Course, harvest: Course, drop: Course, trigger: float, overload: int) -> list[Line]:
     """What the runs show."""
     ends = overload * trigger
-    loaded = [batch for batch in harvest if batch.began < ends - trigger]
+    loaded = [batch for batch in harvest.batches if batch.began < ends - trigger]
     settled = loaded[5:]
-    calm = [batch for batch in harvest if batch.began > ends + 2 * trigger]
-    growing = [batch.seconds for batch in exact]
+    calm = [batch for batch in harvest.batches if batch.began > ends + 2 * trigger]
+    growing = exact.waiting
     rates = {}
-    for name, batches in (("harvest", loaded), ("drop", [b for b in drop if b.began < ends - trigger])):
+    for name, batches in (("harvest", loaded), ("drop", [b for b in drop.batches if b.began < ends - trigger])):
         tail = batches[5:]
         span = tail[-1].began + max(tail[-1].seconds, trigger) - tail[0].began
         rates[name] = sum(batch.metrics["results"] for batch in tail) / span
@@ -187,8 +198,8 @@ def judged(exact: list[Batch], harvest: list[Batch], drop: list[Batch], trigger:
     return [
         Line(
             "without shedding the lag grows without bound",
-            "micro-batches of " + ", ".join(f"{s:.1f}" for s in growing) + " s",
-            growing[-1] > 2 * trigger and growing[-1] > growing[1],
+            f"{growing[len(growing) // 2]:.0f} s of rows wait half-way, {growing[-1]:.0f} s in the end",
+            growing[-1] > 1.5 * growing[len(growing) // 2] > 3 * trigger,
         ),
         Line(
             f"with it micro-batches settle under the trigger interval of {trigger:g} s within five of them",
@@ -231,7 +242,7 @@ def main(
         phases = [(overload, TIMES * good), (calm, good / 3)]
         exact = run(spark, phases[:1], trigger, None, "exact")
         harvest = run(spark, phases, trigger, dt.Harvest(target=trigger), "Harvest")
-        settled = [batch.throttle for batch in harvest if batch.began < (overload - 1) * trigger][5:]
+        settled = [batch.throttle for batch in harvest.batches if batch.began < (overload - 1) * trigger][5:]
         drop = run(spark, phases[:1], trigger, dt.RandomDrop(throttle=float(np.mean(settled))), "RandomDrop")
         lines = judged(exact, harvest, drop, trigger, overload)
     finally:

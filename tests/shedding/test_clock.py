@@ -8,14 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.families.shedding.clock import SECOND, VirtualClock
-from dovetail.families.shedding.control import Control, WallPace
+from dovetail.families.shedding.control import Arrived, Control, WallPace
 from dovetail.families.shedding.learning import Learned
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest, RandomDrop
-from dovetail.families.shedding.throttle import LEAST, Measured, load, paper_throttled, throttled
+from dovetail.families.shedding.throttle import LEAST, paper_throttled, throttled
 from dovetail.families.shedding.workload import Wandering, arrival_times, epsilon_join, maker
 
 SPEC = epsilon_join(3, window=4 * SECOND, epsilon=4.0)
+SLICES = Slices.of(SPEC.hull, SECOND)
 KAPPAS, LAGS = (2.0, 2.0, 20.0), (0.0, 1.0, 3.0)
 
 
@@ -121,23 +122,33 @@ def test_throttle_stays_in_range(z, beta, boost):
     target=st.one_of(st.none(), st.just(4.0)),
 )
 def test_micro_batches_settle(fixed, exact, target):
-    """A simulated cell: Spark's overhead, and joining in proportion to the throttle and to what arrived."""
-    z, trigger, lasted, intervals = 1.0, 4.0, [], [4.0]
-    for _ in range(12):
-        joined = z * exact * intervals[-1] / trigger
+    """A simulated cell: Spark's overhead, and joining in proportion to the throttle and to what arrived.
+
+    Calm at first, then an overload: its first micro-batch already fits, and all after the fifth do.
+    """
+    shed = Harvest(target=target or "keep up")
+    control, trigger, lasted = Control.new(SLICES), 4.0, []
+    now, before = 100.0, 100.0 - 4.0
+    for call in range(16):
+        rows = round(1000 * (now - before) * (1.0 if call < 3 else 5.0))
+        control.z = WallPace(shed, began=now).decide(control, Arrived(rows, 20_000))
+        joined = control.z * exact * rows / (5 * 1000 * trigger)
+        control.wall[1:3], control.wall[5] = (now + fixed + joined, joined), call + 1
         lasted.append(fixed + joined)
-        z = throttled(z, load(Measured(intervals[-1], lasted[-1], joined), target), 2.0)
-        intervals.append(max(trigger, lasted[-1]))
-    assert max(lasted[6:]) <= trigger * 1.01 + (0 if target else fixed)
+        before, now = now, now + max(trigger, lasted[-1])
+    assert max(lasted[8:]) <= trigger * 1.01
 
 
 def test_the_wall_clock_decides():
     """The throttle of a cell whose micro-batches take twice as long as they may."""
-    control = Control.new(Slices.of(SPEC.hull, SECOND))
-    assert WallPace(Harvest(target=2.0), began=100.0).decide(control) == 1.0
-    control.wall[2:] = 104.0, 3.8
-    assert WallPace(Harvest(target=2.0), began=104.0).decide(control) == 1.0  # one interval is not known yet
-    control.wall[2:] = 108.0, 3.8
-    z = WallPace(Harvest(target=2.0), began=108.0).decide(control)
+    control = Control.new(SLICES)
+    same = Arrived(1000, 5000)
+    assert WallPace(Harvest(target=2.0), began=100.0).decide(control, same) == 1.0
+    control.wall[1:3], control.wall[5] = (104.0, 3.8), 2
+    z = WallPace(Harvest(target=2.0), began=104.0).decide(control, same)
     assert z == pytest.approx((0.85 * 2.0 - 0.2) / 3.8)
-    assert WallPace(Harvest(throttle=0.3), began=1.0).decide(control) == 0.3
+    control.wall[1:3] = 108.0, 3.8
+    # Twice the rows, in windows as full as before.
+    z = WallPace(Harvest(target=2.0), began=108.0).decide(control, Arrived(2000, 5000))
+    assert z == pytest.approx((0.85 * 2.0 - 0.2) / 7.6)
+    assert WallPace(Harvest(throttle=0.3), began=1.0).decide(control, same) == 0.3

@@ -37,8 +37,10 @@ class Control:
     call: int = 0
     since: float = np.nan
     """The event time of the last adaptation."""
-    wall: Floats = field(default_factory=lambda: np.zeros(4))
-    """Start of the micro-batch before the last, start and end of the last, and seconds of joining in it."""
+    wall: Floats = field(default_factory=lambda: np.zeros(6))
+    """Of the last micro-batch: its start and end, seconds of joining, rows that arrived and rows that met; and how
+    many there were.
+    """
 
     @classmethod
     def new(cls, slices: Slices) -> Control:
@@ -76,10 +78,20 @@ class Control:
         return self.z >= 1.0
 
 
+@dataclass(frozen=True)
+class Arrived:
+    """What a call has to join."""
+
+    rows: int
+    """New rows."""
+    held: int
+    """New rows and those in memory."""
+
+
 class Pace(Protocol):
     """Decides the throttle."""
 
-    def decide(self, control: Control) -> float | None:
+    def decide(self, control: Control, arrived: Arrived) -> float | None:
         """The throttle from now on, or None where it is not yet time to adapt."""
 
 
@@ -87,25 +99,33 @@ class Pace(Protocol):
 class WallPace:
     """The throttle on Spark: adapts in every micro-batch, by the clock on the wall.
 
-    `began` is when the rows of this micro-batch were packed, by the packing tasks' own clock.
+    `began` is when the rows of this micro-batch were packed, by the packing tasks' own clock.  What joining will take
+    is expected from the last micro-batch and from how many more rows there are now: an overload is met in the
+    micro-batch that brings it, not in the next.
     """
 
     shed: Shed
     began: float | None
 
-    def decide(self, control: Control) -> float:
+    def decide(self, control: Control, arrived: Arrived) -> float:
         """By what the last micro-batch took, or as the user fixed it."""
+        wall, z = control.wall, control.z
+        last, ended, joined, rows, held, calls = wall.tolist()
+        began = self.began if self.began is not None else time.time()
+        wall[0], wall[3], wall[4] = began, arrived.rows, arrived.held
         if self.shed.throttle is not None:
             return self.shed.throttle
-        before, began, ended, joined = control.wall.tolist()
-        z = control.z
-        if before > 0:  # of the first micro-batch nobody knows in what time its rows arrived; it also starts Python
-            measured = Measured(began - before, ended - began, joined)
-            target = None if self.shed.target == KEEP_UP else float(self.shed.target)
-            z = throttled(z, load(measured, target), self.shed.boost)
-        control.wall[0], control.wall[1] = began, self.began if self.began is not None else time.time()
-        return z
+        if calls == 0 or rows == 0:
+            return z
+        more = arrived.held / held
+        # Each window of a join order may be fuller; where they are emptier, count on one of them only.
+        expected = joined * (arrived.rows / rows) * more ** (control.orders.shape[1] if more > 1 else 1)
+        # The first micro-batch starts Python on the way, which says nothing about the others.
+        other = max(0.0, ended - last - joined) if calls > 1 else 0.0
+        target = None if self.shed.target == KEEP_UP else float(self.shed.target)
+        return throttled(z, load(Measured(began - last, other + expected, expected), target), self.shed.boost)
 
     def done(self, control: Control, joined: float) -> None:
         """Remember how long this micro-batch took."""
-        control.wall[2], control.wall[3] = time.time(), joined
+        control.wall[1], control.wall[2] = time.time(), joined
+        control.wall[5] += 1

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
-from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.families.shedding.control import SEGMENT, Control, Pace, WallPace
+from dovetail.families.shedding.control import SEGMENT, Arrived, Control, Pace, WallPace
 from dovetail.families.shedding.keeping import keep_rates
 from dovetail.families.shedding.memory import SHARE, Left, entry_value, looked_at_since, match_weights
 from dovetail.families.shedding.model import INDEXED, NESTED, Costs, Flags, Floats, Ints
@@ -106,7 +105,9 @@ class SheddingKernel(WindowJoinKernel):
     def _found(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[Found]:
         turns = list(self._turns(fresh, held))
         self._pace = self.pace or WallPace(self.shed, None if self._began is None else self._began / MILLION)
-        z = self._pace.decide(self.control)
+        new = sum(one.piece.size for one in fresh if one is not None)
+        old = sum(entry.rows for entries in held for entry in entries)
+        z = self._pace.decide(self.control, Arrived(new, new + old))
         if z is not None:
             self._adapt(z)
         for turn, piles, owners in turns:
@@ -203,8 +204,6 @@ def slice_rows(slices: Slices, i: int, l: int, times: Index, pile: Pile) -> Floa
 @dataclass
 class HarvestKernel(SheddingKernel):
     """Window harvesting, with shredding of a sample of the rows."""
-
-    name: ClassVar[str] = "harvest"
 
     def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
         """Take up the state."""

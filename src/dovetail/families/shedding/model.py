@@ -36,8 +36,8 @@ class Costs:
 NESTED = Costs()
 """The paper's: comparisons are all there is."""
 INDEXED = Costs(probe=50.0, emit=25.0)
-"""The compiled loops take 3.3 ns for a comparison, 200 ns for a search in an index at random and 7 ns for a match found;
-copying its row numbers and columns on takes some ten times that.
+"""The compiled loops take 3.3 ns for a comparison, 200 ns for a search in an index at random and 7 ns for a match
+found; copying its row numbers and columns on takes some ten times that.
 """
 
 

@@ -37,14 +37,14 @@ def paper_throttled(z: float, beta: float, boost: float) -> float:
 
 @dataclass(frozen=True)
 class Measured:
-    """Wall-clock times of a cell's last micro-batch, in seconds."""
+    """Wall-clock times of a micro-batch, in seconds, measured or expected."""
 
     interval: float
     """From the start of the micro-batch before it to its own: the time in which its rows arrived."""
     lasted: float
-    """From its start, when its rows were packed, until the cell was done."""
+    """From its start, when its rows were packed, until the cell is done."""
     joined: float
-    """The part of that in which rows were joined: what shedding can shorten."""
+    """The part of that in which rows are joined: what shedding can shorten."""
 
 
 def load(measured: Measured, target: float | None) -> float:
@@ -53,7 +53,7 @@ def load(measured: Measured, target: float | None) -> float:
     Parameters
     ----------
     measured
-        The last micro-batch.
+        The micro-batch, at the present throttle.
     target
         Seconds that it may take; None for the interval in which its rows arrived.
 
