@@ -13,14 +13,14 @@ import dovetail as dt
 from dovetail.errors import ArgumentError
 from dovetail.families.shedding.workload import Wandering
 
-ON = "ABS(A.v - B.v) <= 4 AND ABS(B.v - C.v) <= 4"
+ON = "ABS(A.v - B.v) <= 1 AND ABS(B.v - C.v) <= 1"
 LAGS = {"A": 0.0, "B": 1.0, "C": 2.0}
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory) -> Path:
     root = tmp_path_factory.mktemp("shedding")
-    made = Wandering((2.0,) * 3, tuple(LAGS.values()), 120.0).made(15.0, seed=2)
+    made = Wandering((2.0,) * 3, tuple(LAGS.values()), 60.0).made(15.0, seed=2)
     for name, rows in zip(LAGS, made, strict=True):
         (root / name).mkdir()
         at = rows.column("t").to_numpy() // 5_000_000

@@ -94,8 +94,11 @@ def missed_matches(found: Sample, rows: int, sample: float, part: float, *, whol
     # Harvested rows miss what lies outside; shredded rows miss what was thinned out.
     total = float(((1 / sample - 1) * outside).sum() + thinned.sum())
     spread = math.sqrt(1 - sample) / sample * outside + math.sqrt(max(0.0, 1 - part)) / part * counts
-    variance = float((spread**2).sum()) + _shared(found, sample * part)
-    typical = float(outside[outside > 0].mean()) if (outside > 0).any() else 1.0 / part
+    met = outside[outside > 0]
+    # A few rows say little about how uneven the others are: what they tell is taken for less than it is.
+    few = 1 + 3 / max(met.size, 1)
+    variance = few * float((spread**2).sum()) + _shared(found, sample * part)
+    typical = float((met**2).sum() / met.sum()) if met.size else 1.0 / part
     return Missed(total, variance, (1 / sample - 1) * typical)
 
 
