@@ -53,6 +53,22 @@ def capacity() -> float:
     return clock.run(inputs, arrival_times(inputs), 40.0).rate("work", WARM, 40.0)
 
 
+@cache
+def needed(m: int, rate: float, kappas: tuple[float, ...], lags: str) -> float:
+    """Comparisons a second of the exact join."""
+    inputs = Wandering(kappas[:m], LAGS[lags][:m], rate).made(WARM + 4.0, seed=1)
+    clock = VirtualClock(maker(epsilon_join(m), Harvest(sample=0.001)), 1e15, fixed=1.0, tick=1.0, buffer=1e9)
+    return clock.run(inputs, arrival_times(inputs), WARM + 4.0).rate("work", WARM, WARM + 4.0)
+
+
+def static_throttle(setting: Setting) -> float | None:
+    """For RandomDrop the throttle that the rates call for, as its drop rates are optimised before; else None."""
+    if setting.algorithm == GRUB:
+        return None
+    assert isinstance(setting.rates, float)
+    return min(1.0, 0.97 * capacity() / needed(setting.m, setting.rates, setting.kappas, setting.lags))
+
+
 def run(setting: Setting, seed: int) -> Run:
     """One run from a seed."""
     m = setting.m
@@ -61,7 +77,7 @@ def run(setting: Setting, seed: int) -> Run:
     most = setting.rates if isinstance(setting.rates, float) else max(rate for _, rate in setting.rates)
     clock = VirtualClock(
         maker(epsilon_join(m), shed), capacity(), interval=setting.interval,
-        buffer=max(10.0, setting.buffer * most), overhead=setting.overhead,
+        buffer=max(10.0, setting.buffer * most), overhead=setting.overhead, fixed=static_throttle(setting),
     )  # fmt: skip
     return clock.run(inputs, arrival_times(inputs), setting.seconds)
 

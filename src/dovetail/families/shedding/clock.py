@@ -120,7 +120,7 @@ class VirtualClock:
         state: dict[str, pa.RecordBatch] = {}
         run, heads = Run(), [0] * len(inputs)
         now, since = self.tick, 0.0
-        busy, arrived, taken = 0.0, 0, 0
+        busy, taken = 0.0, 0
         while now < until:
             parts, came, lost = [], 0, 0
             for side, times in enumerate(arrivals):
@@ -135,13 +135,15 @@ class VirtualClock:
             results = kernel.counters["results"]
             served = Served(now, ended, kernel.control.z, came, rows, lost, kernel.work, results, kernel.missed)
             run.served.append(served)
-            busy, arrived, taken = busy + ended - now, arrived + came, taken + rows
+            busy, taken = busy + ended - now, taken + rows
             now = max(ended, now + self.tick)
             if now - since >= self.interval:
+                # What came while the join was busy counts, too: that is what overload shows in.
+                arrived = sum(int(np.diff(np.searchsorted(times, [since, now]))[0]) for times in arrivals)
                 if self.fixed is None and arrived and busy > 0:
                     beta = ROOM * (taken / busy) / (arrived / (now - since))
                     pace.z = self.rule(pace.z, beta, self.boost)
-                pace.due, since, busy, arrived, taken = True, now, 0.0, 0, 0
+                pace.due, since, busy, taken = True, now, 0.0, 0
                 now += self.overhead
         return run
 

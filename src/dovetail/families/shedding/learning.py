@@ -94,8 +94,8 @@ class Learned:
     def _convolved(self, slices: Slices) -> Floats:
         """Equations (1) and (2): scores of all pairs from one histogram for each input, taken to be independent.
 
-        The paper sums over ages of whole windows; here a slice that holds no rows of a direction scores nothing,
-        since in micro-batches a direction may look into the future.
+        Histograms do not tell directions apart, and in micro-batches a direction may look a little into the future: a
+        slice scores by how full it is for the direction.  In the paper all slices of the past are full.
         """
         m = self.drivers.size
         found = np.zeros_like(self.pairs)
@@ -111,7 +111,8 @@ class Learned:
                 inside = (mass > 0) & (ages >= slices.youngest[i, l]) & (ages <= slices.oldest[i, l])
                 number = slices.number(i, l, np.floor(ages[inside]).astype(np.int64))
                 found[i, l] = np.bincount(number, weights=mass[inside], minlength=slices.most)
-        return np.where(self.rows > 0, found, 0.0)
+        fullest = self.rows.max(axis=2, keepdims=True)
+        return np.asarray(found * self.rows / np.where(fullest > 0, fullest, 1.0))
 
     # ----------------------------------------------------------------------------------------------------------
 
