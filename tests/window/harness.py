@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from tests.theta.harness import _arrow, key_type
 
+from dovetail.families.shedding.spec import Shed
 from dovetail.families.theta.spec import Key
 from dovetail.families.window.graph import Within, window_graph
 from dovetail.families.window.kernel import WindowJoinKernel
@@ -54,6 +55,7 @@ def make_plan(
     partitions: int = 3,
     delays: Sequence[int] | None = None,
     idle: int | None = None,
+    shed: Shed | None = None,
 ) -> WindowPlan:
     """The plan of a join over tables with a whole-number time ``t``."""
     aliases = tuple(tables)
@@ -67,6 +69,7 @@ def make_plan(
     return plan_window(
         aliases, predicate, facts, options, graph,
         times=("t",) * len(aliases), numeric=True, delays=tuple(delays or [0] * len(aliases)), idle=idle,
+        shed=shed,
     )  # fmt: skip
 
 

@@ -23,6 +23,8 @@ from dovetail.plan.theta import Facts
 from dovetail.predicates import Predicate
 from dovetail.windows import duration
 
+EXHAUSTIVE = 2000
+"""Settings of one direction of a join that an exhaustive search goes through at most."""
 CELLS_PER_TASK = 4
 """Cells of a batch join per shuffle partition: a task holds one cell at a time."""
 
@@ -261,7 +263,14 @@ def _slices(shed: Shed, facts: Facts, options: Options, graph: Graph, *, numeric
     if shed.memory is not None and options.how != "inner":
         raise ArgumentError(f"memory={shed.memory!r} with how={options.how!r}", accepted="how='inner' with memory=")
     width = None if shed.basic_window is None else wait(shed.basic_window, "basic_window", numeric=numeric)
-    return Slices.of(graph.hull, None if width is None else max(1, width))
+    slices = Slices.of(graph.hull, None if width is None else max(1, width))
+    settings = slices.most ** (len(graph.aliases) - 1)
+    if shed.method == "exhaustive" and settings > EXHAUSTIVE:
+        raise ArgumentError(
+            f"method='exhaustive' with {settings:,} settings of each of {len(graph.aliases)} directions",
+            accepted=f"at most {EXHAUSTIVE:,} of them, or method='double-sided'", hint="give a longer basic_window",
+        )  # fmt: skip
+    return slices
 
 
 def read_delays(
