@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import claims
@@ -14,14 +14,12 @@ from measure import (
     DROP,
     GRUB,
     OVERHEAD,
-    WARM,
+    Runs,
     Setting,
     capacity,
     enumerated,
     milliseconds,
-    output,
     random_case,
-    run,
 )  # fmt: skip
 
 from dovetail.families.shedding.settings import METRICS, harvest_counts
@@ -36,8 +34,13 @@ class Context:
     """Where the output goes, how many runs to make, and whom to tell that another run is done."""
 
     out: Path
-    runs: int
+    count: int
     tick: Callable[[], None]
+
+    @property
+    def runs(self) -> Runs:
+        """Runs under the virtual clock."""
+        return Runs(self.out / "runs.json", self.count, self.tick)
 
 
 @dataclass(frozen=True)
@@ -140,9 +143,7 @@ def figure10(context: Context) -> Report:
 def figure11(context: Context) -> Report:
     rates = (50.0, 100.0, 150.0, 200.0, 250.0)
     curves = {
-        f"{algorithm}, {lags}": [
-            output(Setting(algorithm, rates=rate, lags=lags), context.runs, context.tick) for rate in rates
-        ]
+        f"{algorithm}, {lags}": [context.runs.output(Setting(algorithm, rates=rate, lags=lags)) for rate in rates]
         for algorithm in (GRUB, DROP)
         for lags in ("aligned", "not aligned")
     }
@@ -157,15 +158,10 @@ def figure11(context: Context) -> Report:
 def figure12(context: Context) -> Report:
     kappas = (2.0, 25.0, 50.0, 75.0, 100.0, 1000.0)
     curves = {
-        algorithm: [
-            output(Setting(algorithm, kappas=(2.0, 2.0, kappa)), context.runs, context.tick) for kappa in kappas
-        ]
+        algorithm: [context.runs.output(Setting(algorithm, kappas=(2.0, 2.0, kappa))) for kappa in kappas]
         for algorithm in (GRUB, DROP)
     }
-    nothing = {
-        algorithm: output(Setting(algorithm, kappas=(5000.0,) * 3), context.runs, context.tick)
-        for algorithm in (GRUB, DROP)
-    }
+    nothing = {algorithm: context.runs.output(Setting(algorithm, kappas=(5000.0,) * 3)) for algorithm in (GRUB, DROP)}
     panels = [("not aligned, 200 rows/s", kappas[:-1], {name: curve[:-1] for name, curve in curves.items()})]
     plots.lines(context.out / "figure12.png", panels, "deviation of the third stream", "results/s",
                 "Figure 12: output over correlation")  # fmt: skip
@@ -176,7 +172,7 @@ def figure12(context: Context) -> Report:
 def figure13(context: Context) -> Report:
     curves = {
         f"{algorithm}, {lags}": [
-            output(Setting(algorithm, m=m, rates=100.0, lags=lags), context.runs, context.tick) for m in (3, 4, 5)
+            context.runs.output(Setting(algorithm, m=m, rates=100.0, lags=lags)) for m in (3, 4, 5)
         ]
         for algorithm in (GRUB, DROP)
         for lags in ("aligned", "not aligned")
@@ -192,7 +188,7 @@ def figure14(context: Context) -> Report:
     rates = ((0.0, 100.0), (28.0, 150.0), (36.0, 50.0), (44.0, 100.0), (52.0, 150.0))
     curves = {
         f"m = {m}": [
-            output(Setting(GRUB, m=m, rates=rates, interval=interval, overhead=OVERHEAD[m]), context.runs, context.tick)
+            context.runs.output(Setting(GRUB, m=m, rates=rates, interval=interval, overhead=OVERHEAD[m]))
             for interval in intervals
         ]
         for m in (3, 4, 5)
@@ -205,17 +201,10 @@ def figure14(context: Context) -> Report:
 
 
 def figure15(context: Context) -> Report:
-    buffers, rates = (0.05, 0.5, 1.0, 2.0), (100.0, 150.0, 200.0, 250.0)
+    buffers, rates = (0.25, 0.5, 1.0, 2.0), (100.0, 150.0, 200.0, 250.0)
     curves = {}
     for rate in rates:
-        shares = []
-        for buffer in buffers:
-            found = [
-                run(replace(Setting(GRUB, rates=rate, buffer=buffer), seconds=40.0), seed)
-                for seed in range(context.runs)
-            ]
-            shares.append(float(np.mean([one.total("lost", WARM) / one.total("arrived", WARM) for one in found])))
-            context.tick()
+        shares = [context.runs.lost(Setting(GRUB, rates=rate, buffer=buffer, seconds=40.0)) for buffer in buffers]
         curves[f"{rate:g} rows/s"] = shares
     plots.lines(context.out / "figure15.png", [("", buffers, curves)], "buffer, s", "rows lost", "Figure 15: rows lost")
     return Report("figure15", "Figure 15: rows lost over the size of buffers", (table("buffer, s", buffers, curves),),

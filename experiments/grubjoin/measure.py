@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
 import numpy as np
 
@@ -25,6 +27,8 @@ KAPPAS = (2.0, 2.0, 50.0, 50.0, 50.0)
 LAGS = {"aligned": (0.0,) * 5, "not aligned": (0.0, 5.0, 15.0, 10.0, 18.0)}
 SUSTAINED = 100.0
 """Rows a second of each of three streams up to which the paper's machine needs no shedding."""
+TICK = 0.25
+"""Seconds between services while the join keeps up."""
 OVERHEAD = {3: 0.005, 4: 0.03, 5: 0.1}
 """Seconds of an adaptation on the virtual machine, which makes about a hundredth of this one's comparisons a second."""
 
@@ -39,7 +43,7 @@ class Setting:
     kappas: tuple[float, ...] = KAPPAS
     lags: str = "not aligned"
     interval: float = 5.0
-    buffer: float = 0.25
+    buffer: float = 0.5
     """Seconds of rows that wait at most."""
     overhead: float = 0.0
     seconds: float = SECONDS
@@ -49,7 +53,7 @@ class Setting:
 def capacity() -> float:
     """Comparisons a second of the exact three-way join at the rate that needs no shedding yet."""
     inputs = Wandering(KAPPAS[:3], LAGS["aligned"][:3], SUSTAINED).made(40.0, seed=1)
-    clock = VirtualClock(maker(epsilon_join(3), Harvest()), 1e15, fixed=1.0)
+    clock = VirtualClock(maker(epsilon_join(3), Harvest()), 1e15, fixed=1.0, tick=TICK)
     return clock.run(inputs, arrival_times(inputs), 40.0).rate("work", WARM, 40.0)
 
 
@@ -77,18 +81,38 @@ def run(setting: Setting, seed: int) -> Run:
     most = setting.rates if isinstance(setting.rates, float) else max(rate for _, rate in setting.rates)
     clock = VirtualClock(
         maker(epsilon_join(m), shed), capacity(), interval=setting.interval,
-        buffer=max(10.0, setting.buffer * most), overhead=setting.overhead, fixed=static_throttle(setting),
+        buffer=max(10.0, setting.buffer * most), tick=TICK, overhead=setting.overhead, fixed=static_throttle(setting),
     )  # fmt: skip
     return clock.run(inputs, arrival_times(inputs), setting.seconds)
 
 
-def output(setting: Setting, runs: int, tick: Callable[[], None], begin: float = WARM) -> float:
-    """Results a second after the warm-up, the mean of some runs."""
-    rates = []
-    for seed in range(runs):
-        rates.append(run(setting, seed).rate("results", begin, setting.seconds))
-        tick()
-    return float(np.mean(rates))
+@dataclass(frozen=True)
+class Runs:
+    """Runs of settings, remembered in a file: a series of hours can be broken off and taken up."""
+
+    file: Path
+    count: int
+    tick: Callable[[], None]
+
+    def output(self, setting: Setting) -> float:
+        """Results a second after the warm-up, the mean of some runs."""
+        return self._mean(setting, "results", lambda done: done.rate("results", WARM, setting.seconds))
+
+    def lost(self, setting: Setting) -> float:
+        """The part of the rows that found their buffer full."""
+        return self._mean(setting, "lost", lambda done: done.total("lost", WARM) / done.total("arrived", WARM))
+
+    def _mean(self, setting: Setting, name: str, figure: Callable[[Run], float]) -> float:
+        found = []
+        for seed in range(self.count):
+            known = json.loads(self.file.read_text()) if self.file.exists() else {}
+            key = f"{name} {setting} {seed}"
+            if key not in known:
+                known[key] = figure(run(setting, seed))
+                self.file.write_text(json.dumps(known, indent=1))
+            found.append(known[key])
+            self.tick()
+        return float(np.mean(found))
 
 
 def random_case(random: np.random.Generator, m: int, n: int, *, correlated: bool) -> Model:
