@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.families.shedding.clock import SECOND, VirtualClock
-from dovetail.families.shedding.control import Arrived, Control, WallPace
+from dovetail.families.shedding.control import Control, WallPace
 from dovetail.families.shedding.learning import Learned
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest, RandomDrop
@@ -130,10 +130,10 @@ def test_micro_batches_settle(fixed, exact, target):
     control, trigger, lasted = Control.new(SLICES), 4.0, []
     now, before = 100.0, 100.0 - 4.0
     for call in range(16):
-        rows = round(1000 * (now - before) * (1.0 if call < 3 else 5.0))
-        control.z = WallPace(shed, began=now).decide(control, Arrived(rows, 20_000))
-        joined = control.z * exact * rows / (5 * 1000 * trigger)
-        control.wall[1:3], control.wall[5] = (now + fixed + joined, joined), call + 1
+        full = exact * (now - before) / trigger * (0.1 if call < 3 else 1.0)
+        control.z = WallPace(shed, began=now).decide(control, lambda full=full: full / 4e-9)
+        joined = control.z * full
+        control.wall[1:4], control.wall[5] = (now + fixed + joined, joined, joined / 4e-9), call + 1
         lasted.append(fixed + joined)
         before, now = now, now + max(trigger, lasted[-1])
     assert max(lasted[8:]) <= trigger * 1.01
@@ -142,13 +142,23 @@ def test_micro_batches_settle(fixed, exact, target):
 def test_the_wall_clock_decides():
     """The throttle of a cell whose micro-batches take twice as long as they may."""
     control = Control.new(SLICES)
-    same = Arrived(1000, 5000)
-    assert WallPace(Harvest(target=2.0), began=100.0).decide(control, same) == 1.0
-    control.wall[1:3], control.wall[5] = (104.0, 3.8), 2
-    z = WallPace(Harvest(target=2.0), began=104.0).decide(control, same)
-    assert z == pytest.approx((0.85 * 2.0 - 0.2) / 3.8)
-    control.wall[1:3] = 108.0, 3.8
-    # Twice the rows, in windows as full as before.
-    z = WallPace(Harvest(target=2.0), began=108.0).decide(control, Arrived(2000, 5000))
-    assert z == pytest.approx((0.85 * 2.0 - 0.2) / 7.6)
-    assert WallPace(Harvest(throttle=0.3), began=1.0).decide(control, same) == 0.3
+    shed, work = Harvest(target=2.0), 3.8 / 4e-9
+
+    def decided(began: float, full: float | None) -> float:
+        return WallPace(shed, began).decide(control, lambda: full)
+
+    assert decided(100.0, work) == 1.0  # before the first micro-batch
+    control.wall[1:4], control.wall[5] = (104.0, 3.8, work), 2
+    assert decided(104.0, work) == pytest.approx((0.85 * 2.0 - 0.2) / 3.8)
+    control.wall[1:4] = 108.0, 3.8, work
+    assert decided(108.0, 2 * work) == pytest.approx((0.85 * 2.0 - 0.2) / 7.6)
+    assert decided(112.0, None) == 1.0  # the cell's own throttle is still what it was
+    assert WallPace(Harvest(throttle=0.3), 1.0).decide(control, lambda: None) == 0.3
+
+
+def test_a_slow_start_is_no_overload():
+    """The first micro-batch loads the compiled kernel for a handful of rows; the second has many more."""
+    control = Control.new(SLICES)
+    WallPace(Harvest(target=2.0), began=100.0).decide(control, lambda: 500.0)
+    control.wall[1:4], control.wall[5] = (106.0, 3.0, 500.0), 1
+    assert WallPace(Harvest(target=2.0), began=106.0).decide(control, lambda: 1e8) == 1.0

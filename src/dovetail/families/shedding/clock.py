@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.families.shedding.control import Arrived, Control
+from dovetail.families.shedding.control import Control
 from dovetail.families.shedding.kernel import SheddingKernel
 from dovetail.families.shedding.recall import Missed
 from dovetail.families.shedding.throttle import throttled
@@ -34,7 +34,7 @@ class VirtualPace:
     z: float = 1.0
     due: bool = True
 
-    def decide(self, control: Control, arrived: Arrived) -> float | None:
+    def decide(self, control: Control, full: Callable[[], float | None]) -> float | None:
         """The throttle, where the clock says that it is time."""
         due, self.due = self.due, False
         return self.z if due else None

@@ -6,7 +6,7 @@ It is one small segment of the cell's state, so a restarted query goes on where 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Protocol
 
@@ -21,6 +21,10 @@ from dovetail.families.shedding.spec import KEEP_UP, Shed
 from dovetail.families.shedding.throttle import Measured, load, throttled
 
 SEGMENT = "shedding"
+USUAL, SLOWEST = 5e-9, 100e-9
+"""Seconds of a comparison with all that comes with it, before it is measured and at most."""
+ENOUGH = 2e6
+"""Comparisons from which on their time can be told from that of everything else."""
 
 
 @dataclass
@@ -37,9 +41,9 @@ class Control:
     call: int = 0
     since: float = np.nan
     """The event time of the last adaptation."""
-    wall: Floats = field(default_factory=lambda: np.zeros(6))
-    """Of the last micro-batch: its start and end, seconds of joining, rows that arrived and rows that met; and how
-    many there were.
+    wall: Floats = field(default_factory=lambda: np.array([0.0, 0.0, 0.0, 0.0, USUAL, 0.0]))
+    """Of the last micro-batch: its start and end, seconds of joining and comparisons; seconds of a comparison; and how
+    many micro-batches there were.
     """
 
     @classmethod
@@ -78,54 +82,48 @@ class Control:
         return self.z >= 1.0
 
 
-@dataclass(frozen=True)
-class Arrived:
-    """What a call has to join."""
-
-    rows: int
-    """New rows."""
-    held: int
-    """New rows and those in memory."""
-
-
 class Pace(Protocol):
     """Decides the throttle."""
 
-    def decide(self, control: Control, arrived: Arrived) -> float | None:
-        """The throttle from now on, or None where it is not yet time to adapt."""
+    def decide(self, control: Control, full: Callable[[], float | None]) -> float | None:
+        """The throttle from now on, or None where it is not yet time to adapt.
+
+        `full` works out how many comparisons the full join of this micro-batch will take, or None if nobody knows.
+        """
 
 
 @dataclass(frozen=True)
 class WallPace:
     """The throttle on Spark: adapts in every micro-batch, by the clock on the wall.
 
-    `began` is when the rows of this micro-batch were packed, by the packing tasks' own clock.  What joining will take
-    is expected from the last micro-batch and from how many more rows there are now: an overload is met in the
+    `began` is when the rows of this micro-batch were packed, by the packing tasks' own clock.  The work ahead is known
+    from the rows that are there, and the time it takes from the last micro-batch: an overload is met in the
     micro-batch that brings it, not in the next.
     """
 
     shed: Shed
     began: float | None
 
-    def decide(self, control: Control, arrived: Arrived) -> float:
+    def decide(self, control: Control, full: Callable[[], float | None]) -> float:
         """By what the last micro-batch took, or as the user fixed it."""
         wall, z = control.wall, control.z
-        last, ended, joined, rows, held, calls = wall.tolist()
+        last, ended, joined, effort, pace, calls = wall.tolist()
         began = self.began if self.began is not None else time.time()
-        wall[0], wall[3], wall[4] = began, arrived.rows, arrived.held
+        wall[0] = began
         if self.shed.throttle is not None:
             return self.shed.throttle
-        if calls == 0 or rows == 0:
+        ahead = full() if calls > 0 else None
+        if ahead is None:
             return z
-        more = arrived.held / held
-        # Each window of a join order may be fuller; where they are emptier, count on one of them only.
-        expected = joined * (arrived.rows / rows) * more ** (control.orders.shape[1] if more > 1 else 1)
-        # The first micro-batch starts Python on the way, which says nothing about the others.
-        other = max(0.0, ended - last - joined) if calls > 1 else 0.0
+        # The first micro-batch starts Python and loads the kernel on the way: its times say nothing about others.
+        if calls > 1 and effort > ENOUGH:
+            wall[4] = pace = min(SLOWEST, joined / effort)
+        other = max(0.0, ended - last - effort * pace) if calls > 1 else 0.0
         target = None if self.shed.target == KEEP_UP else float(self.shed.target)
-        return throttled(z, load(Measured(began - last, other + expected, expected), target), self.shed.boost)
+        joining = z * ahead * pace
+        return throttled(z, load(Measured(began - last, other + joining, joining), target), self.shed.boost)
 
-    def done(self, control: Control, joined: float) -> None:
+    def done(self, control: Control, joined: float, effort: float) -> None:
         """Remember how long this micro-batch took."""
-        control.wall[1], control.wall[2] = time.time(), joined
+        control.wall[1], control.wall[2], control.wall[3] = time.time(), joined, effort
         control.wall[5] += 1

@@ -13,7 +13,7 @@ from itertools import permutations
 import numpy as np
 import pyarrow as pa
 
-from dovetail.families.shedding.control import SEGMENT, Arrived, Control, Pace, WallPace
+from dovetail.families.shedding.control import SEGMENT, Control, Pace, WallPace
 from dovetail.families.shedding.keeping import keep_rates
 from dovetail.families.shedding.memory import SHARE, Left, entry_value, looked_at_since, match_weights
 from dovetail.families.shedding.model import INDEXED, NESTED, Costs, Flags, Floats, Ints
@@ -23,7 +23,7 @@ from dovetail.families.shedding.settings import harvest_counts
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
 from dovetail.families.window.encode import Index
-from dovetail.families.window.kernel import TOP, Found, Fresh, WindowJoinKernel
+from dovetail.families.window.kernel import TOP, Found, Fresh, Owners, WindowJoinKernel
 from dovetail.families.window.kernel import metric_names as window_metrics
 from dovetail.families.window.pieces import Partial, Pile
 from dovetail.families.window.state import Entry
@@ -74,6 +74,7 @@ class SheddingKernel(WindowJoinKernel):
         self.control = Control.load(self._slices, state)
         self.missed = Missed()
         self.work = 0.0
+        self.effort = 0.0
         self._began: int | None = None
         self._random = np.random.default_rng([self.shed.seed, self.control.call])
 
@@ -91,7 +92,7 @@ class SheddingKernel(WindowJoinKernel):
         control = self.control
         control.call += 1
         if isinstance(self._pace, WallPace):
-            self._pace.done(control, self.counters["kernel_us"] / MILLION)
+            self._pace.done(control, self.counters["kernel_us"] / MILLION, self.effort)
         self.counters["throttle"] = round(control.z * MILLION)
         self.counters["work"] = round(self.work)
         names = ("missed", "missed_variance", "missed_event")
@@ -105,9 +106,7 @@ class SheddingKernel(WindowJoinKernel):
     def _found(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[Found]:
         turns = list(self._turns(fresh, held))
         self._pace = self.pace or WallPace(self.shed, None if self._began is None else self._began / MILLION)
-        new = sum(one.piece.size for one in fresh if one is not None)
-        old = sum(entry.rows for entries in held for entry in entries)
-        z = self._pace.decide(self.control, Arrived(new, new + old))
+        z = self._pace.decide(self.control, lambda: self._full_work(turns))
         if z is not None:
             self._adapt(z)
         for turn, piles, owners in turns:
@@ -116,6 +115,19 @@ class SheddingKernel(WindowJoinKernel):
 
     def _matches(self, turn: int, piles: list[Pile]) -> Iterator[tuple[list[Pile], Partial]]:
         raise NotImplementedError
+
+    def _full_work(self, turns: list[tuple[int, list[Pile], Owners]]) -> float | None:
+        """Comparisons of the full join of what is there now, by the model; None where nothing is known yet."""
+        control = self.control
+        rates, rows = np.zeros(len(self.spec.aliases)), np.zeros_like(control.learned.rows)
+        for turn, piles, _ in turns:
+            rates[turn] = piles[turn].size / control.keep[turn]
+            for side, pile in enumerate(piles):
+                if side != turn:
+                    counts = slice_rows(self._slices, turn, side, piles[turn].times, pile)
+                    rows[turn, side] = counts / piles[turn].size / control.keep[side]
+        model = control.learned.model(self._slices, control.orders, "pair", INDEXED, rates=rates, rows=rows)
+        return None if model is None else model.cost(model.full)
 
     def _adapt(self, z: float) -> None:
         """The adaptation step: join orders, then what to look at or to keep."""
@@ -149,7 +161,8 @@ class SheddingKernel(WindowJoinKernel):
     def _booked(self, search: HarvestSearch) -> None:
         """Count the work of a search."""
         self.counters["comparisons"] += search.compared
-        self.work += search.compared + self.costs.probe * search.probes.sum() + self.costs.emit * search.found.sum()
+        self.work += search.work(self.costs)
+        self.effort += search.work(INDEXED)
 
     def _order_to_try(self, turn: int) -> tuple[Index, bool]:
         """The join order, or every other time one that begins elsewhere, so that all selectivities are known."""

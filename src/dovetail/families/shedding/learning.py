@@ -125,13 +125,32 @@ class Learned:
         """Join orders by low selectivity first."""
         return join_orders(self.selectivity(), links(spec))
 
-    def model(self, slices: Slices, orders: Ints, histograms: str, costs: Costs) -> Model | None:
-        """The join in numbers, or None before anything is known of any direction."""
+    def model(
+        self,
+        slices: Slices,
+        orders: Ints,
+        histograms: str,
+        costs: Costs,
+        *,
+        rates: Floats | None = None,
+        rows: Floats | None = None,
+    ) -> Model | None:
+        """The join in numbers, or None before anything is known of any direction.
+
+        Parameters
+        ----------
+        slices, orders, histograms, costs
+            How windows are cut, in which order they are looked up, where scores come from, what costs.
+        rates, rows
+            Rows that drive each direction and (m, m, n) rows that one of them has before it: those of a moment, or
+            as they were of late.
+        """
         if not (self.drivers > 0).any() or not (self.reach.sum(axis=1) > 0).any():
             return None
         m = self.drivers.size
         seen = np.maximum(self.drivers, 1e-9)
-        rows = self.rows / seen[:, None, None]
+        rows = self.rows / seen[:, None, None] if rows is None else rows
+        rates = self.pace if rates is None else rates
         windows = rows.sum(axis=2)
         at_place = np.take_along_axis(windows, orders, axis=1)
         reach = np.maximum(self.reach, 1e-9)
@@ -140,7 +159,7 @@ class Learned:
         scores = self.scores(slices, histograms)
         sizes = slices.counts
         return build_model(
-            np.maximum(self.pace, 1e-9), orders, rows, scores, part * at_place,
+            np.maximum(rates, 1e-9), orders, rows, scores, part * at_place,
             narrowed=narrowed.reshape(m, m - 1), sizes=sizes, costs=costs,
         )  # fmt: skip
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dovetail.families.shedding.compiled import extend_thinned
-from dovetail.families.shedding.model import Floats
+from dovetail.families.shedding.model import Costs, Floats
 from dovetail.families.window.encode import Index
 from dovetail.families.window.pieces import Partial, Sorted, Way, moved
 from dovetail.families.window.search import Looks, Search
@@ -58,6 +58,10 @@ class HarvestSearch(Search):
         for at, rows in super().walk(level, index, looks):
             self.found[level - 1] += at.size
             yield at, rows
+
+    def work(self, costs: Costs) -> float:
+        """What was done, in comparisons."""
+        return float(self.compared + costs.probe * self.probes.sum() + costs.emit * self.found.sum())
 
     def tally(self, level: int, compared: int) -> None:
         """Count rows examined at a place of the order."""
