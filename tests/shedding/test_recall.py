@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dovetail.families.shedding.clock import SECOND, VirtualClock
-from dovetail.families.shedding.recall import Missed, missed_interval, recall_interval
+from dovetail.families.shedding.recall import Missed, Sample, missed_interval, missed_matches, recall_interval
 from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
 from dovetail.families.shedding.workload import Wandering, arrival_times, epsilon_join, maker
 
@@ -74,6 +74,14 @@ def test_dropping_estimates_what_is_left():
     shed = served(RandomDrop(throttle=0.3), 3)
     results, missed = sum(one.results for one in shed), sum(one.missed.total for one in shed)
     assert results + missed == pytest.approx(sum(exact(3)), rel=0.5)
+
+
+def test_nobody_looked():
+    """Without a shredded row the interval says that nothing is known, unless harvesting looks everywhere."""
+    low, high = missed_interval(missed_matches(Sample.of([]), 0, 0.1, 0.5, whole=False))
+    assert low == 0.0
+    assert high > 10
+    assert missed_matches(Sample.of([]), 0, 0.1, 1.0, whole=True) == Missed()
 
 
 def test_intervals():

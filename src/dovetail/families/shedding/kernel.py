@@ -253,10 +253,12 @@ class HarvestKernel(SheddingKernel):
         self._booked(search)
 
     def _shredded(self, turn: int, piles: list[Pile], rows: Index, size: int) -> Iterator[tuple[list[Pile], Partial]]:
+        part = min(1.0, self.control.z)
+        whole = bool(self.control.selected[turn][self._slices.everything()[turn]].all())
         if rows.size == 0:
+            self.missed += missed_matches(Sample.of([]), 0, self._harvest.sample, part, whole=whole)
             return
         order, usual = self._order_to_try(turn)
-        part = min(1.0, self.control.z)
         piles, weights = self._left.piles(piles, turn)
         search = self._search(turn, piles, order, part=part, random=self._random)
         found = []
@@ -268,7 +270,6 @@ class HarvestKernel(SheddingKernel):
             yield piles, matches
         self._booked(search)
         self._learn(turn, piles, rows, search, part, usual)
-        whole = bool(self.control.selected[turn][self._slices.everything()[turn]].all())
         self.missed += missed_matches(Sample.of(found), rows.size, self._harvest.sample, part, whole=whole)
         looked = search.looked[0] + search.looked[1:].sum() / part + self.costs.probe * search.probes.sum() / part
         self.counters["work_full"] += round((looked + self.costs.emit * search.found.sum() / part) * size / rows.size)

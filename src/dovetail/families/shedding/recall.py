@@ -85,8 +85,11 @@ def missed_matches(found: Sample, rows: int, sample: float, part: float, *, whol
     >>> round(found.total, 9)
     9.0
     """
-    if rows == 0 or (whole and part >= 1.0 and not (found.weights > 1.0).any()):
+    if whole and part >= 1.0 and not (found.weights > 1.0).any():
         return Missed()
+    if rows == 0:
+        # Nobody looked: nothing is known to be missed, and nothing is known not to be.
+        return Missed(event=(1 / sample - 1) / part)
     _, groups = np.unique(found.drivers, return_inverse=True)
     counts = np.bincount(groups)
     outside = np.bincount(groups, weights=np.where(found.harvested, 0.0, found.weights)) / part
