@@ -21,7 +21,7 @@ from dovetail.families.shedding.spec import KEEP_UP, Shed
 from dovetail.families.shedding.throttle import Measured, load, throttled
 
 SEGMENT = "shedding"
-USUAL, SLOWEST = 5e-9, 100e-9
+USUAL, SLOWEST = 10e-9, 100e-9
 """Seconds of a comparison with all that comes with it, before it is measured and at most."""
 ENOUGH = 2e6
 """Comparisons from which on their time can be told from that of everything else."""
