@@ -6,6 +6,7 @@ with the throttle at 1 they give what it gives, and otherwise a subset of it.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
