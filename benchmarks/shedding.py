@@ -164,7 +164,7 @@ def _batches(query: Any) -> list[Batch]:
 
 def sustained(spark: SparkSession, trigger: float) -> float:
     """The largest rate, of those tried, at which the exact join's micro-batches fit into the trigger interval."""
-    rate, good = 200.0, 0.0
+    rate, good = 600.0, 0.0
     while rate < 20_000:
         batches = run(spark, [(9, rate)], trigger, None, f"exact, {rate:g} rows/s").batches
         late = [batch.seconds for batch in batches[2:]] or [np.inf]
