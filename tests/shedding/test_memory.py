@@ -33,11 +33,11 @@ def held_bytes(kernel: HarvestKernel) -> int:
     return sum(kernel.counters[f"state_bytes_{alias}"] for alias in SPEC.aliases) + kernel._left.size
 
 
-@pytest.mark.parametrize("limit", [2_000, 8_000, 20_000])
+@pytest.mark.parametrize("limit", [2_000, 6_000, 12_000])
 @pytest.mark.parametrize("throttle", [0.3, 1.0])
 def test_the_limit_is_held(limit, throttle):
     free = max(held_bytes(kernel) for kernel in kernels(Harvest(throttle=throttle)))
-    assert free > 20_000
+    assert free > 15_000
     limited = kernels(Harvest(throttle=throttle, memory=limit))
     assert max(held_bytes(kernel) for kernel in limited) <= limit
     assert sum(kernel.counters["rows_forgotten"] for kernel in limited) > 0
