@@ -33,7 +33,7 @@ def held_bytes(kernel: HarvestKernel) -> int:
     return sum(kernel.counters[f"state_bytes_{alias}"] for alias in SPEC.aliases) + kernel._left.size
 
 
-@pytest.mark.parametrize("limit", [2_000, 6_000, 12_000])
+@pytest.mark.parametrize("limit", [6_000, 12_000])
 @pytest.mark.parametrize("throttle", [0.3, 1.0])
 def test_the_limit_is_held(limit, throttle):
     free = max(held_bytes(kernel) for kernel in kernels(Harvest(throttle=throttle)))
