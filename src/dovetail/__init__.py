@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from dovetail.api.explain import explain
     from dovetail.api.sql import register_order, sql
     from dovetail.criteria import closest, least, most, overlap, prefer, youngest
+    from dovetail.families.shedding.spec import Harvest, RandomDrop
     from dovetail.families.window.graph import after, path
     from dovetail.spark.metrics import metrics
     from dovetail.spark.session import session
@@ -43,8 +44,10 @@ __version__ = "0.1.0"
 __all__ = [
     "ArgumentError",
     "DovetailError",
+    "Harvest",
     "JobError",
     "PredicateError",
+    "RandomDrop",
     "SetupError",
     "StatementError",
     "UnboundedJoinError",
@@ -79,6 +82,7 @@ _MODULES = {
         "theta_join", "window_join",
     ),
     "dovetail.criteria": ("closest", "least", "most", "overlap", "prefer", "youngest"),
+    "dovetail.families.shedding.spec": ("Harvest", "RandomDrop"),
     "dovetail.families.window.graph": ("after", "path"),
     "dovetail.spark.metrics": ("metrics",),
     "dovetail.spark.session": ("session",),

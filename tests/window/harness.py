@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from tests.theta.harness import _arrow, key_type
 
+from dovetail.families.shedding.spec import Shed
 from dovetail.families.theta.spec import Key
 from dovetail.families.window.graph import Within, window_graph
 from dovetail.families.window.kernel import WindowJoinKernel
@@ -26,6 +27,7 @@ from dovetail.predicates import Predicate, Term, parse
 from dovetail.segments import pack, unpack
 
 Rows = tuple[int | None, ...]
+Make = Callable[[WindowJoinSpec], WindowJoinKernel]
 
 
 @dataclass
@@ -53,6 +55,7 @@ def make_plan(
     partitions: int = 3,
     delays: Sequence[int] | None = None,
     idle: int | None = None,
+    shed: Shed | None = None,
 ) -> WindowPlan:
     """The plan of a join over tables with a whole-number time ``t``."""
     aliases = tuple(tables)
@@ -66,6 +69,7 @@ def make_plan(
     return plan_window(
         aliases, predicate, facts, options, graph,
         times=("t",) * len(aliases), numeric=True, delays=tuple(delays or [0] * len(aliases)), idle=idle,
+        shed=shed,
     )  # fmt: skip
 
 
@@ -124,7 +128,9 @@ def flat(spec: WindowJoinSpec, side: int, table: pa.Table) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, names=[f"c{at}" for at in range(len(columns))])
 
 
-def run_batch(spec: WindowJoinSpec, tables: Mapping[str, pa.Table], *, parts: int = 2) -> Joined:
+def run_batch(
+    spec: WindowJoinSpec, tables: Mapping[str, pa.Table], *, parts: int = 2, make: Make = WindowJoinKernel
+) -> Joined:
     """The join of static tables, each read in `parts` tasks."""
     arrived: dict[int, list[tuple[int, bytes]]] = {}
     for side, alias in enumerate(spec.aliases):
@@ -135,7 +141,7 @@ def run_batch(spec: WindowJoinSpec, tables: Mapping[str, pa.Table], *, parts: in
                 arrived.setdefault(number, []).append((side, pack(piece).to_pybytes()))
     joined = Joined()
     for segments in arrived.values():
-        kernel = WindowJoinKernel(spec)
+        kernel = make(spec)
         kernel.restore({}, None)
         for side, segment in segments:
             kernel.push(side, unpack(segment))
@@ -151,7 +157,12 @@ Schedule = Sequence[Sequence[tuple[int, Sequence[int]]]]
 
 
 def run_stream(
-    spec: WindowJoinSpec, tables: Mapping[str, pa.Table], schedule: Schedule, *, flush: int | None = None
+    spec: WindowJoinSpec,
+    tables: Mapping[str, pa.Table],
+    schedule: Schedule,
+    *,
+    flush: int | None = None,
+    make: Make = WindowJoinKernel,
 ) -> Joined:
     """The join of streams.  State passes through its stored form after every call, as if each were a restart.
 
@@ -172,7 +183,7 @@ def run_stream(
         counters: Counter[str] = Counter()
         for number, segments in arrived.items():
             state = joined.state.setdefault(number, {})
-            kernel = WindowJoinKernel(spec)
+            kernel = make(spec)
             kernel.restore({name: unpack(segment) for name, segment in state.items()}, None)
             for side, segment in segments:
                 kernel.push(side, unpack(segment))

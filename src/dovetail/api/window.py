@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dovetail.errors import ArgumentError
+from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
 from dovetail.families.window.graph import Length, Within, window_graph
 from dovetail.families.window.spec import Algorithm, Approach, How, Options
 from dovetail.plan.window import plan_window, read_delays, wait
@@ -26,6 +28,7 @@ def window_join(
     lateness: Length | Mapping[str, Length] | None = None,
     idle_timeout: Length | None = None,
     partitions: int | None = None,
+    shed: Shed | None = None,
 ) -> DataFrame:
     """Join n inputs whose rows match and lie within a window of time of each other.
 
@@ -59,6 +62,10 @@ def window_join(
     partitions
         Cells of a stream, which must stay the same between runs on one checkpoint; shuffle partitions in batch.
         Default: the session's ``spark.sql.shuffle.partitions``.
+    shed
+        For streams: what to do when more arrives than can be joined. ``dt.Harvest()`` looks only where matches are
+        likely; ``dt.RandomDrop()`` drops rows.  Results are then a subset of the exact ones, and the metrics tell
+        how large a one.
 
     Returns
     -------
@@ -93,6 +100,8 @@ def window_join(
     from dovetail.spark.theta import theta_facts
     from dovetail.spark.window import check_times, watermark_delays, window_join_frame
 
+    if shed is not None and not isinstance(shed, Harvest | RandomDrop):
+        raise ArgumentError(f"shed={shed!r}", accepted="dt.Harvest(...), dt.RandomDrop(...) or None")
     frames = check_inputs(inputs)
     options = Options(how, algorithm, approach, partitions)
     times, numeric = check_times(frames, time)
@@ -105,6 +114,6 @@ def window_join(
     idle = None if idle_timeout is None else wait(idle_timeout, "idle_timeout", numeric=numeric)
     plan = plan_window(
         tuple(frames), predicate, facts, options, graph,
-        times=tuple(times.values()), numeric=numeric, delays=delays, idle=idle,
+        times=tuple(times.values()), numeric=numeric, delays=delays, idle=idle, shed=shed,
     )  # fmt: skip
     return window_join_frame(frames, plan)

@@ -11,15 +11,19 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 
 from dovetail.errors import ArgumentError, UnboundedJoinError, listing, unknown_alias
+from dovetail.families.shedding.slices import Slices
+from dovetail.families.shedding.spec import KEEP_UP, RandomDrop, Shed
 from dovetail.families.theta.spec import Key
 from dovetail.families.window.graph import Graph, Length
+from dovetail.families.window.pieces import is_band
 from dovetail.families.window.router import choose_grid
-from dovetail.families.window.search import is_band
 from dovetail.families.window.spec import Conditions, Grid, Options, build_conditions
 from dovetail.plan.theta import Facts
 from dovetail.predicates import Predicate
 from dovetail.windows import duration, in_words
 
+EXHAUSTIVE = 2000
+"""Settings of one direction of a join that an exhaustive search goes through at most."""
 CELLS_PER_TASK = 4
 """Cells of a batch join per shuffle partition: a task holds one cell at a time."""
 CELLS_PER_STREAMING_TASK = 2
@@ -48,6 +52,9 @@ class WindowPlan:
     """Conditions that only Spark evaluates, on matches."""
     delays: tuple[int, ...]
     idle: int | None
+    shed: Shed | None = None
+    slices: Slices | None = None
+    """The slices of the windows, where load is shed."""
 
     def text(self) -> str:
         """The plan as lines of text, most important first."""
@@ -61,6 +68,7 @@ class WindowPlan:
         lines.append(f"  routing     {self._routing()}")
         if self.streams:
             lines += [f"  state       {text}" for text in self._state()]
+        lines += [f"  shed        {text}" for text in self._shed()]
         if self.rests:
             lines.append(f"  then        Spark evaluates {_plain(' AND '.join(self.rests))} on what the kernel finds")
         return "\n".join(lines)
@@ -116,6 +124,30 @@ class WindowPlan:
             return f"by hash of the keys; {where}"
         return "all rows to one cell: no equality or band connects all inputs"
 
+    def _shed(self) -> list[str]:
+        if self.shed is None or self.slices is None:
+            return []
+        shed = self.shed
+        if shed.throttle is not None:
+            when = f"always down to {shed.throttle:g} of the full work"
+        elif shed.target == KEEP_UP:
+            when = "only where a micro-batch takes longer than its rows took to arrive"
+        else:
+            when = f"only where a micro-batch takes longer than {shed.target:g} s"
+        if isinstance(shed, RandomDrop):
+            return [when, "rows dropped at random, each input at the rate that loses least output"]
+        texts = [
+            when,
+            f"work, not rows: slices of {self._length(self.slices.width)} where matches are unlikely are not looked at",
+            f"slices chosen {shed.method} by {shed.metric}, from one histogram for each {shed.histograms}",
+            f"{shed.sample:.0%} of the rows look everywhere, to learn where matches are and to estimate the recall",
+        ]
+        if shed.memory == "selected":
+            texts.append("rows that no direction will look at leave the state early, except one in five")
+        elif shed.memory is not None:
+            texts.append(f"state of at most {shed.memory:,} bytes, {shed.memory // self.cells:,} in a cell")
+        return texts
+
     def _state(self) -> list[str]:
         hull = self.graph.hull
         texts = []
@@ -141,6 +173,7 @@ def plan_window(
     numeric: bool,
     delays: tuple[int, ...],
     idle: int | None,
+    shed: Shed | None = None,
 ) -> WindowPlan:
     """Decide how a window join runs, or say why it cannot.
 
@@ -154,8 +187,11 @@ def plan_window(
         The time column of each input, and whether it holds whole numbers.
     delays, idle
         How late rows may be, and when an input is no longer waited for.
+    shed
+        How to shed load, if at all.
     """
     how = options.how
+    slices = None if shed is None else _slices(shed, facts, options, graph, numeric=numeric)
     if len(inputs) > 2 and how != "inner":
         raise ArgumentError(
             f"how={how!r} with {len(inputs)} inputs", accepted="how='inner' for more than two inputs",
@@ -208,7 +244,35 @@ def plan_window(
         rests=rests,
         delays=delays,
         idle=idle,
+        shed=shed,
+        slices=slices,
     )
+
+
+def _slices(shed: Shed, facts: Facts, options: Options, graph: Graph, *, numeric: bool) -> Slices:
+    """The slices of a join that sheds, or why it cannot."""
+    if not facts.streams:
+        raise ArgumentError("shed= with static inputs", accepted="streams: static inputs set no pace to keep up with")
+    if options.how not in ("inner", "semi"):
+        raise ArgumentError(
+            f"shed= with how={options.how!r}", accepted="how='inner' or 'semi'",
+            hint="a row whose match was shed would come out as one without a match",
+        )  # fmt: skip
+    if options.algorithm not in ("auto", "nested"):
+        raise ArgumentError(f"shed= with algorithm={options.algorithm!r}", accepted="algorithm='auto' or 'nested'")
+    if isinstance(shed, RandomDrop):
+        return Slices.of(graph.hull)
+    if shed.memory is not None and options.how != "inner":
+        raise ArgumentError(f"memory={shed.memory!r} with how={options.how!r}", accepted="how='inner' with memory=")
+    width = None if shed.basic_window is None else wait(shed.basic_window, "basic_window", numeric=numeric)
+    slices = Slices.of(graph.hull, None if width is None else max(1, width))
+    settings = slices.most ** (len(graph.aliases) - 1)
+    if shed.method == "exhaustive" and settings > EXHAUSTIVE:
+        raise ArgumentError(
+            f"method='exhaustive' with {settings:,} settings of each of {len(graph.aliases)} directions",
+            accepted=f"at most {EXHAUSTIVE:,} of them, or method='double-sided'", hint="give a longer basic_window",
+        )  # fmt: skip
+    return slices
 
 
 def read_delays(

@@ -12,6 +12,7 @@ import runpy
 import dovetail.families.approx.kernel
 import dovetail.families.asof.streaming
 import dovetail.families.bestmatch.recent
+import dovetail.families.shedding.kernel
 import dovetail.families.theta.windowed
 import dovetail.families.window.kernel
 import dovetail.spark.stream  # noqa: F401

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.utils import is_remote
 
+from dovetail.api.sql import sql
 from dovetail.errors import DovetailError, JobError, PredicateError
 from dovetail.jobs.calls import function_of
 from dovetail.jobs.job import AVAILABLE_NOW, Input, Job, Join
@@ -129,18 +129,12 @@ def join_frames(join: Join, frames: Mapping[str, DataFrame]) -> DataFrame:
     """The lazy frame of a join; what its function refuses is an error of the line that asked for it."""
     if join.sql is not None:
         with _pointing(join.node, "sql", "join.sql"):
-            return _joined(join.sql, frames)
+            return sql(join.sql, **frames)
     assert join.kind is not None
     inputs = {alias: frames[name] for alias, name in join.inputs.items()}
     with _pointing(join.node, "kind", "join"):
         joined: DataFrame = function_of(join.kind)(inputs, **join.arguments)
     return joined
-
-
-def _joined(sql: str, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """The frame of an SQL statement over the inputs."""
-    found: DataFrame = importlib.import_module("dovetail.api.sql").sql(sql, **frames)
-    return found
 
 
 @contextmanager

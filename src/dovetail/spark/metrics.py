@@ -25,8 +25,17 @@ _numbers = itertools.count(1)
 class Recorder:
     """The observations of one step of a join."""
 
-    def __init__(self, name: str, tasks: int, *, streaming: bool, names: tuple[str, ...]) -> None:
+    def __init__(
+        self,
+        name: str,
+        tasks: int,
+        *,
+        streaming: bool,
+        names: tuple[str, ...],
+        sums: list[Column] | None = None,
+    ) -> None:
         self.name = name
+        self.sums = sums
         self.names = names
         self.tasks = tasks
         self.streaming = streaming
@@ -41,7 +50,7 @@ class Recorder:
         """
         counter = F.col("m")
         if self.streaming:
-            observed = found.observe(self.name, *named_sums(self.names))
+            observed = found.observe(self.name, *(self.sums or named_sums(self.names)))
         else:
             observation = Observation(f"{self.name}#{next(_numbers)}")
             self.counters.append(observation)

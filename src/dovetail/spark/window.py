@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from pyspark.sql import Column, DataFrame
@@ -10,6 +10,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dovetail.errors import ArgumentError, UnsupportedTypeError, unknown_alias, unknown_column
+from dovetail.families.shedding.kernel import DropKernel, HarvestKernel, shed_metrics
+from dovetail.families.shedding.router import SheddingRouter
+from dovetail.families.shedding.spec import Harvest
 from dovetail.families.theta.spec import Key
 from dovetail.families.window.kernel import WindowJoinKernel, metric_names
 from dovetail.families.window.router import WindowRouter
@@ -18,6 +21,7 @@ from dovetail.plan.window import WindowPlan
 from dovetail.spark.frames import Side, filtered_sides, key_columns, payload_source
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
+from dovetail.spark.shedding import shed_sums
 from dovetail.spark.stream import PACKED, PackRows, run_kernel
 
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -29,13 +33,14 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
     sides = filtered_sides(frames, plan.filters)
     spec = window_join_spec(sides, plan)
     streaming = bool(plan.streams)
-    packed = [_packed(sides[alias], spec, at, streaming=streaming) for at, alias in enumerate(plan.inputs)]
-    names = metric_names(plan.inputs)
+    router = WindowRouter if plan.shed is None else SheddingRouter
+    packed = [_packed(sides[alias], router(spec, at), streaming=streaming) for at, alias in enumerate(plan.inputs)]
     handle = Handle(plan)
-    recorder = Recorder(f"dovetail({','.join(plan.inputs)})", 1, streaming=streaming, names=names)
+    names, sums, kernel = _running(plan, spec)
+    recorder = Recorder(f"dovetail({','.join(plan.inputs)})", 1, streaming=streaming, names=names, sums=sums)
     handle.recorders.append(recorder)
     fields = _fields(sides, spec)
-    flat = run_kernel(packed, partial(WindowJoinKernel, spec), recorder, fields, partitions=plan.partitions)
+    flat = run_kernel(packed, kernel, recorder, fields, partitions=plan.partitions)
     outer = len(fields) > sum(spec.payload[side] for side in spec.emitted)
     columns: list[Column] = []
     for side in spec.emitted:
@@ -45,6 +50,19 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
     if plan.rests:
         rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in plan.rests))))
     return attach(rows, handle)
+
+
+def _running(
+    plan: WindowPlan, spec: WindowJoinSpec
+) -> tuple[tuple[str, ...], list[Column] | None, Callable[[], WindowJoinKernel]]:
+    """The counters of a join, how they add up where not as sums, and its kernel."""
+    if plan.shed is None or plan.slices is None:
+        return metric_names(plan.inputs), None, partial(WindowJoinKernel, spec)
+    harvesting = isinstance(plan.shed, Harvest)
+    kind = HarvestKernel if harvesting else DropKernel
+    kernel = partial(kind, spec, shed=plan.shed, slices=plan.slices)
+    sums = shed_sums(plan.inputs, plan.slices, harvesting=harvesting)
+    return shed_metrics(plan.inputs, plan.slices), sums, kernel
 
 
 def window_join_spec(sides: Mapping[str, Side], plan: WindowPlan) -> WindowJoinSpec:
@@ -79,10 +97,11 @@ def _sources(side: Side, keys: Sequence[Key]) -> tuple[int | None, ...]:
     return tuple(source.column if source is not None and source.shift == 0 else None for source in found)
 
 
-def _packed(side: Side, spec: WindowJoinSpec, at: int, *, streaming: bool) -> DataFrame:
+def _packed(side: Side, router: WindowRouter, *, streaming: bool) -> DataFrame:
+    spec, at = router.spec, router.side
     travelling = [key for key, source in zip(spec.keys[at], spec.sources[at], strict=True) if source is None]
     columns: list[Column] = [*side.payload_columns(), *key_columns(travelling)]
-    pack = PackRows(at, router=WindowRouter(spec, at), ticks=streaming)
+    pack = PackRows(at, router=router, ticks=streaming)
     return side.frame.select(*columns).mapInArrow(arrow_function(pack), PACKED)
 
 

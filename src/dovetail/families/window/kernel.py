@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -24,10 +24,12 @@ import pyarrow as pa
 from dovetail.codes import Mask
 from dovetail.families.window import papers
 from dovetail.families.window.encode import Index, usable_rows
+from dovetail.families.window.pieces import Partial, Piece, Pile
 from dovetail.families.window.rows import Condition, Side
-from dovetail.families.window.search import CHUNK, Partial, Piece, Pile, Search, verdict
+from dovetail.families.window.search import CHUNK, Search
 from dovetail.families.window.spec import WindowJoinSpec, time_codes
 from dovetail.families.window.state import Entry, Memory
+from dovetail.families.window.verdict import verdict
 from dovetail.family import Changes
 from dovetail.segments import concat
 
@@ -44,8 +46,13 @@ def metric_names(aliases: Sequence[str]) -> tuple[str, ...]:
     return (*totals, *(f"{name}_{alias}" for name in each for alias in aliases))
 
 
+Owners: TypeAlias = "list[list[Entry | None]]"
+"""For each input the segments that its pile consists of, None for its new rows."""
+Found: TypeAlias = "tuple[list[Pile], Partial, Owners]"
+
+
 @dataclass
-class _Fresh:
+class Fresh:
     """New rows of one input: a piece, and which of its rows have matched."""
 
     piece: Piece
@@ -101,8 +108,7 @@ class WindowJoinKernel:
         began = time.perf_counter_ns()
         fresh = [self._fresh(side) for side in self.spec.sides]
         held = [[e for e in self._memory.entries if e.side == side] for side in self.spec.sides]
-        source = self._indexed(fresh, held) if self.spec.options.algorithm == "auto" else self._published(fresh, held)
-        for piles, matches, owners in source:
+        for piles, matches, owners in self._found(fresh, held):
             self.counters["candidates"] += next(iter(matches.values())).size
             out = self._emit(piles, matches, owners, fresh)
             if out is not None:
@@ -165,33 +171,38 @@ class WindowJoinKernel:
     # Matches
     # ----------------------------------------------------------------------------------------------------------
 
-    def _fresh(self, side: int) -> _Fresh | None:
+    def _fresh(self, side: int) -> Fresh | None:
         if not self._arrived[side]:
             return None
         rows = concat([part.replace_schema_metadata(None) for part in self._arrived[side]])
-        return _Fresh(Piece(self.spec, side, rows), np.zeros(rows.num_rows, dtype=np.bool_))
+        return Fresh(Piece(self.spec, side, rows), np.zeros(rows.num_rows, dtype=np.bool_))
 
-    def _indexed(
-        self, fresh: list[_Fresh | None], held: list[list[Entry]]
-    ) -> Iterator[tuple[list[Pile], Partial, list[list[Entry | None]]]]:
-        """Matches by turns: new rows of one input with all that was there, and with new rows of inputs before it."""
+    def _found(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[Found]:
+        """Matches that need a new row."""
+        return self._indexed(fresh, held) if self.spec.options.algorithm == "auto" else self._published(fresh, held)
+
+    def _indexed(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[Found]:
+        for turn, piles, owners in self._turns(fresh, held):
+            search = Search(self.spec, piles)
+            for matches in search.matches(turn):
+                yield piles, matches, owners
+            self.counters["comparisons"] += search.compared
+
+    def _turns(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[tuple[int, list[Pile], Owners]]:
+        """What meets: new rows of one input, all that was there of the others, and new rows of inputs before it."""
         for turn in self.spec.sides:
             if fresh[turn] is None:
                 continue
-            owners: list[list[Entry | None]] = []
+            owners: Owners = []
             for side in self.spec.sides:
                 old: list[Entry | None] = [] if side == turn else list(held[side])
                 new: list[Entry | None] = [None] if fresh[side] is not None and side <= turn else []
                 owners.append(old + new)
             if not all(owners):
                 continue
-            piles = [self._pile(owner, fresh[side]) for side, owner in enumerate(owners)]
-            search = Search(self.spec, piles)
-            for matches in search.matches(turn):
-                yield piles, matches, owners
-            self.counters["comparisons"] += search.compared
+            yield turn, [self._pile(owner, fresh[side]) for side, owner in enumerate(owners)], owners
 
-    def _pile(self, owners: list[Entry | None], fresh: _Fresh | None) -> Pile:
+    def _pile(self, owners: list[Entry | None], fresh: Fresh | None) -> Pile:
         pieces = []
         for entry in owners:
             if entry is not None:
@@ -200,13 +211,9 @@ class WindowJoinKernel:
                 pieces.append(fresh.piece)
         return Pile(pieces)
 
-    def _published(
-        self, fresh: list[_Fresh | None], held: list[list[Entry]]
-    ) -> Iterator[tuple[list[Pile], Partial, list[list[Entry | None]]]]:
+    def _published(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[Found]:
         """Matches by one of the paper's algorithms."""
-        owners: list[list[Entry | None]] = [
-            [*held[side], *([None] if fresh[side] is not None else [])] for side in self.spec.sides
-        ]
+        owners: Owners = [[*held[side], *([None] if fresh[side] is not None else [])] for side in self.spec.sides]
         if not all(owners) or not any(fresh):
             return
         piles = [self._pile(owner, fresh[side]) for side, owner in enumerate(owners)]
@@ -260,7 +267,7 @@ class WindowJoinKernel:
         return out
 
     def _emit(
-        self, piles: list[Pile], matches: Partial, owners: list[list[Entry | None]], fresh: list[_Fresh | None]
+        self, piles: list[Pile], matches: Partial, owners: Owners, fresh: list[Fresh | None]
     ) -> pa.RecordBatch | None:
         """Output rows of matches; marks rows whose first match counts."""
         how = self.spec.options.how
@@ -282,7 +289,7 @@ class WindowJoinKernel:
         parts = {s: piles[s].take(range(self.spec.payload[s]), matches[s]) for s in self.spec.sides}
         return self._rows(parts, count)
 
-    def _flags(self, pile: Pile, owners: list[Entry | None], fresh: _Fresh | None) -> Mask:
+    def _flags(self, pile: Pile, owners: list[Entry | None], fresh: Fresh | None) -> Mask:
         flags = []
         for entry in owners:
             if entry is not None:
@@ -291,7 +298,7 @@ class WindowJoinKernel:
                 flags.append(fresh.matched)
         return np.concatenate(flags)
 
-    def _mark(self, pile: Pile, owners: list[Entry | None], fresh: _Fresh | None, hit: Mask) -> None:
+    def _mark(self, pile: Pile, owners: list[Entry | None], fresh: Fresh | None, hit: Mask) -> None:
         for entry, begin, end in zip(owners, pile.starts[:-1], pile.starts[1:], strict=True):
             if entry is not None:
                 self._memory.mark(entry, hit[begin:end])
@@ -310,7 +317,7 @@ class WindowJoinKernel:
             columns += [pa.array(np.full(count, side in parts)) for side in self.spec.emitted]
         return pa.RecordBatch.from_arrays(columns, names=self.spec.output_names())
 
-    def _closed(self, fresh: list[_Fresh | None], held: list[list[Entry]]) -> Iterator[pa.RecordBatch]:
+    def _closed(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[pa.RecordBatch]:
         """Rows without a match that can no longer get one, each once."""
         # What the last call closed, it reported.
         before, after = self._closed_by(self._before), self._closing()
@@ -330,7 +337,7 @@ class WindowJoinKernel:
                 if part.num_rows:
                     yield self._rows({side: part}, part.num_rows)
 
-    def _store(self, fresh: list[_Fresh | None]) -> None:
+    def _store(self, fresh: list[Fresh | None]) -> None:
         """Let go of rows that can match nothing more, and remember the new ones that still can."""
         alive = self._closing()
         memory = self._memory

@@ -27,7 +27,7 @@ from dovetail.families.window.encode import (
 )
 from dovetail.families.window.graph import Graph
 from dovetail.families.window.kernel import TOP
-from dovetail.families.window.search import bucket_width, is_band, moved
+from dovetail.families.window.pieces import bucket_width, is_band, moved
 from dovetail.families.window.spec import Conditions, Grid, How, PairComparison, WindowJoinSpec, time_codes
 
 COARSE = 64

@@ -20,7 +20,7 @@ import pyarrow as pa
 from dovetail.codes import Mask
 from dovetail.errors import DovetailError
 from dovetail.families.window.encode import Index
-from dovetail.families.window.search import Piece
+from dovetail.families.window.pieces import Piece
 from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.family import Changes
 from dovetail.segments import concat

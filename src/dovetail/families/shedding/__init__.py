@@ -1,0 +1,1 @@
+"""Load shedding: window joins that keep up when too much arrives."""

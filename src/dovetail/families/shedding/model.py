@@ -1,0 +1,194 @@
+"""The cost and the output of a join that looks at some slices of its windows only (sections 4.2 and 4.3 of the paper).
+
+A join of m inputs has m directions.  Direction i is driven by the new rows of input i: they look into the windows of
+the other inputs one after the other, in the join order r[i, 0], r[i, 1], ...  Each window is cut into slices by age,
+the paper's logical basic windows, and ranked by what they yield.  A setting says how many slices of each window are
+looked at, best first: the paper's harvest fraction z[i, j] is that count over the number of slices.
+
+The paper counts comparisons and takes every slice for equally full.  Here a slice has a cost of its own, a look into a
+window may cost something by itself, and so may every match: that covers indexes, the windows of micro-batches, and the
+paper's nested loop as the special case in which slices are alike and nothing else costs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.compiling import njit
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a look into a window and a match found cost, in comparisons."""
+
+    probe: float = 0.0
+    emit: float = 0.0
+
+
+NESTED = Costs()
+"""The paper's: comparisons are all there is."""
+INDEXED = Costs(probe=50.0, emit=25.0)
+"""The compiled loops take 3.3 ns for a comparison, 200 ns for a search in an index at random and 7 ns for a match
+found; copying its row numbers and columns on takes some ten times that.
+"""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A join in numbers.  Arrays are by direction and place in the join order; slices are in their rank's order."""
+
+    rates: Floats
+    """Rows that drive each direction."""
+    orders: Ints
+    """(m, m - 1): the input at each place of the join order."""
+    sizes: Ints
+    """(m, m - 1): slices of the window there."""
+    ranking: Ints
+    """(m, m - 1, n): the slices, best first."""
+    examined: Floats
+    """(m, m - 1, n + 1): rows that one look into the first c slices examines."""
+    yields: Floats
+    """(m, m - 1, n + 1): the share of the matches that the first c slices hold, the paper's P."""
+    fanouts: Floats
+    """(m, m - 1): matches of one look into the whole window, the paper's sigma times S."""
+    costs: Costs = NESTED
+
+    @property
+    def full(self) -> Ints:
+        """The setting that looks everywhere."""
+        return self.sizes.copy()
+
+    def cost(self, counts: Ints) -> float:
+        """The work of a setting, C in the paper."""
+        return float(self.evaluated(counts)[0])
+
+    def output(self, counts: Ints) -> float:
+        """The matches of a setting, O in the paper."""
+        return float(self.evaluated(counts)[1])
+
+    def evaluated(self, counts: Ints) -> tuple[float, float]:
+        """Work and matches of a setting."""
+        cost, output = 0.0, 0.0
+        for i in range(self.rates.size):
+            c, o = direction(i, counts[i], *self.arrays())
+            cost, output = cost + c, output + o
+        return cost, output
+
+    def arrays(self) -> tuple[Floats, Ints, Floats, Floats, Floats, float, float]:
+        """What the compiled loops take."""
+        return (
+            self.rates, self.sizes, self.examined, self.yields, self.fanouts, self.costs.probe, self.costs.emit
+        )  # fmt: skip
+
+    def selected(self, counts: Ints) -> Flags:
+        """(m, m, n): whether direction i looks at slice k of input l under a setting."""
+        m, places = self.sizes.shape
+        chosen = np.zeros((m, m, self.ranking.shape[2]), dtype=np.bool_)
+        for i in range(m):
+            for j in range(places):
+                chosen[i, self.orders[i, j], self.ranking[i, j, : counts[i, j]]] = True
+        return chosen
+
+
+def build_model(
+    rates: Sequence[float] | Floats,
+    orders: Ints,
+    rows: Floats,
+    scores: Floats,
+    fanouts: Floats,
+    *,
+    narrowed: Floats | None = None,
+    sizes: Ints | None = None,
+    costs: Costs = NESTED,
+) -> Model:
+    """A model from what is known about slices.
+
+    Parameters
+    ----------
+    rates
+        Rows that drive each direction.
+    orders
+        (m, m - 1), the join orders.
+    rows
+        (m, m, n): rows of input l in slice k, as a row of input i sees them.
+    scores
+        (m, m, n): the probability that a match has its rows of i and l this far apart, the paper's p.
+    fanouts
+        (m, m - 1): matches of one look into the whole window at each place.
+    narrowed
+        (m, m - 1): the part of a slice's rows that an index leaves to be examined; 1 without an index.
+    sizes
+        (m, m): slices of each window; all n by default.
+    costs
+        What else costs.
+
+    Examples
+    --------
+    >>> orders = np.array([[1], [0]])
+    >>> rows = np.full((2, 2, 4), 10.0)
+    >>> scores = np.tile([0.1, 0.6, 0.2, 0.1], (2, 2, 1))
+    >>> model = build_model([5.0, 5.0], orders, rows, scores, np.full((2, 1), 2.0))
+    >>> model.ranking[0, 0].tolist(), model.yields[0, 0].round(2).tolist()
+    ([1, 2, 0, 3], [0.0, 0.6, 0.8, 0.9, 1.0])
+    >>> half = np.array([[2], [2]])
+    >>> model.cost(half) / model.cost(model.full), round(model.output(half) / model.output(model.full), 2)
+    (0.5, 0.8)
+    """
+    m, places = orders.shape
+    n = rows.shape[2]
+    ranking = np.zeros((m, places, n), dtype=np.int64)
+    examined, yields = np.zeros((m, places, n + 1)), np.zeros((m, places, n + 1))
+    counts = np.full((m, places), n, dtype=np.int64)
+    for i in range(m):
+        for j in range(places):
+            l = int(orders[i, j])  # noqa: E741 - the paper's name
+            size = n if sizes is None else int(sizes[i, l])
+            counts[i, j] = size
+            full, score = rows[i, l, :size], scores[i, l, :size]
+            # The paper ranks by score.  Slices that differ in rows rank by score for each row: the same where they do
+            # not.
+            rank = np.argsort(-score / np.maximum(full, 1e-9), kind="stable")
+            ranking[i, j, :size] = rank
+            share = 1.0 if narrowed is None else float(narrowed[i, j])
+            examined[i, j, 1 : size + 1] = np.cumsum(full[rank]) * share
+            total = float(score.sum())
+            parts = score[rank] / total if total > 0 else np.full(size, 1.0 / max(size, 1))
+            yields[i, j, 1 : size + 1] = np.minimum(1.0, np.cumsum(parts))
+            yields[i, j, size] = 1.0
+            examined[i, j, size + 1 :], yields[i, j, size + 1 :] = examined[i, j, size], 1.0
+    return Model(
+        np.asarray(rates, dtype=np.float64), orders, counts, ranking, examined, yields,
+        np.asarray(fanouts, dtype=np.float64), costs,
+    )  # fmt: skip
+
+
+@njit
+def direction(
+    i: int,
+    counts: Ints,
+    rates: Floats,
+    sizes: Ints,
+    examined: Floats,
+    yields: Floats,
+    fanouts: Floats,
+    probe: float,
+    emit: float,
+) -> tuple[float, float]:  # pragma: no cover - compiled
+    """Work and matches of direction i with so many slices of each window: lambda * C_i and lambda * N_{i,m}."""
+    partial, cost = rates[i], 0.0  # partial matches that reach a place: lambda_i * N_{i,j}
+    for j in range(counts.size):
+        c = counts[j]
+        if c == 0:
+            return cost, 0.0
+        cost += partial * (probe + examined[i, j, c])
+        partial *= yields[i, j, c] * fanouts[i, j]
+        cost += partial * emit
+    return cost, partial

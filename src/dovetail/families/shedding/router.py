@@ -1,0 +1,33 @@
+"""Where rows go: as in a window join; the news of how far an input has come also says when its packing began."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+
+from dovetail.families.shedding.kernel import BEGAN, MILLION
+from dovetail.families.window.router import WindowRouter
+
+
+@dataclass(frozen=True)
+class SheddingRouter(WindowRouter):
+    """The router of a window join, with a stop watch: workers do not see Spark's own progress reports."""
+
+    began: list[int] = field(default_factory=list, compare=False)
+    """When this task saw its first rows, in microseconds; empty before."""
+
+    def parts(self, block: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
+        """The rows of each cell."""
+        if not self.began:
+            self.began.append(int(time.time() * MILLION))
+        return super().parts(block)
+
+    def ticks(self, top: int) -> list[tuple[int, pa.RecordBatch]]:
+        """The news, for every cell."""
+        stamp = str(self.began[0] if self.began else int(time.time() * MILLION)).encode()
+        news = super().ticks(top)
+        return [
+            (cell, one.replace_schema_metadata({**(one.schema.metadata or {}), BEGAN: stamp})) for cell, one in news
+        ]

@@ -1,0 +1,303 @@
+"""Harvest fractions: how many slices of each window to look at within a part of the full work (section 5.1).
+
+Three metrics choose the next slice, and the search goes up from nothing (`greedy`), down from everything (`reverse`) or
+whichever way is shorter (`double-sided`).  `exhaustive` is the optimum, for few inputs and slices.
+
+The budget is seldom spent to the last comparison: slices are whole, and a slice chosen early may bar a better pair.
+So a search ends with a refinement that the paper does not have: force one more slice in, or a direction out, let the
+greedy steps make room and spend what is left, and keep what is better, until nothing is.
+
+The paper's Figure 5 has slips that are put right here:  EVAL bounds the cost by "r C(1)" and means z C(1), and line
+32 adds d[i, j] where the best setting found, d[u, v], is meant.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from dovetail.compiling import njit
+from dovetail.errors import choice
+from dovetail.families.shedding.model import Flags, Floats, Ints, Model, direction
+
+Metric = Literal["output", "output per cost", "delta"]
+Method = Literal["double-sided", "greedy", "reverse", "exhaustive"]
+
+ROUNDS = 12
+"""Rounds of refinement at most; two or three are usual."""
+
+METRICS: tuple[Metric, ...] = ("output", "output per cost", "delta")
+"""Best Output, Best Output Per Cost, and Best Delta Output Per Delta Cost."""
+METHODS: tuple[Method, ...] = ("double-sided", "greedy", "reverse", "exhaustive")
+
+
+def harvest_counts(
+    model: Model, z: float, *, method: Method = "double-sided", metric: Metric = "delta", refined: bool = True
+) -> Ints:
+    """Slices to look at, by direction and place, such that the work is at most z times the full work.
+
+    Parameters
+    ----------
+    model
+        The join in numbers.
+    z
+        The throttle fraction.
+    method, metric
+        The way to search, and what a step is judged by.
+    refined
+        Whether the greedy methods end with the refinement; without it they are the paper's.
+
+    Examples
+    --------
+    >>> from dovetail.families.shedding.model import build_model
+    >>> orders, rows = np.array([[1], [0]]), np.full((2, 2, 4), 10.0)
+    >>> scores = np.tile([0.1, 0.6, 0.2, 0.1], (2, 2, 1))
+    >>> model = build_model([5.0, 5.0], orders, rows, scores, np.array([[4.0], [1.0]]))
+    >>> harvest_counts(model, 0.5).tolist(), harvest_counts(model, 1.0).tolist()
+    ([[3], [1]], [[4], [4]])
+    """
+    if metric not in METRICS:
+        raise choice("metric", metric, METRICS)
+    if method not in METHODS:
+        raise choice("method", method, METHODS)
+    if z >= 1.0:
+        return model.full
+    # Rounding must not forbid what fits exactly.
+    budget = z * model.cost(model.full) * (1 + 1e-12)
+    if method == "exhaustive":
+        return _exhaustive(model, budget)
+    m = model.rates.size
+    up = method == "greedy" or (method == "double-sided" and z <= 0.5 ** ((m - 1) / 2))
+    number = METRICS.index(metric)
+    arrays = model.arrays()
+    free = np.zeros(model.sizes.shape, dtype=np.bool_)
+    if up:
+        counts = _up(budget, number, np.zeros_like(model.sizes), free, *arrays)
+    else:
+        counts = _down(budget, number, model.full, free, *arrays)
+    return _refined(budget, counts, *arrays) if refined else counts
+
+
+@njit
+def _score(metric: int, o: float, c: float, old_o: float, old_c: float) -> float:  # pragma: no cover - compiled
+    if metric == 0:
+        return o
+    if metric == 1:
+        return o / c if c > 0 else 0.0
+    if c > old_c:
+        return (o - old_o) / (c - old_c)
+    return np.inf if o > old_o else 0.0
+
+
+@njit
+def _up(
+    budget: float,
+    metric: int,
+    begin: Ints,
+    barred: Flags,
+    rates: Floats,
+    sizes: Ints,
+    examined: Floats,
+    yields: Floats,
+    fanouts: Floats,
+    probe: float,
+    emit: float,
+) -> Ints:  # pragma: no cover - compiled
+    """GREEDYPICK, Figure 5, from a setting to begin with and without what is barred; the numbers are its lines."""
+    m, places = sizes.shape
+    counts = begin.copy()  # (4)
+    costs, outputs = np.zeros(m), np.zeros(m)  # (1), by direction: a step changes one of them
+    started = np.zeros(m, dtype=np.bool_)  # (2)
+    for i in range(m):
+        started[i] = counts[i, 0] > 0
+        costs[i], outputs[i] = direction(i, counts[i], rates, sizes, examined, yields, fanouts, probe, emit)
+    frozen = barred.copy()  # (3)
+    while True:  # (5)
+        best, u, v = 0.0, -1, -1  # (6), (7)
+        old_c, old_o = costs.sum(), outputs.sum()
+        for i in range(m):  # (8)
+            if started[i]:  # (9)
+                for j in range(places):  # (10)
+                    if frozen[i, j] or counts[i, j] >= sizes[i, j]:  # (11)
+                        continue
+                    counts[i, j] += 1  # (14)
+                    c, o = direction(i, counts[i], rates, sizes, examined, yields, fanouts, probe, emit)
+                    counts[i, j] -= 1  # (16)
+                    c, o = old_c - costs[i] + c, old_o - outputs[i] + o
+                    if c > budget:  # (19): more of any window never costs less, so it stays out of reach
+                        frozen[i, j] = True
+                        continue
+                    score = _score(metric, o, c, old_o, old_c)
+                    if score > best:  # (17)
+                        best, u, v = score, i, j
+            elif not frozen[i, 0]:  # (21)
+                counts[i, :] = 1
+                c, o = direction(i, counts[i], rates, sizes, examined, yields, fanouts, probe, emit)
+                counts[i, :] = 0
+                c, o = old_c + c, old_o + o
+                score = _score(metric, o, c, old_o, old_c) if c <= budget else -1.0
+                if score > best:  # (25)
+                    best, u, v = score, i, -1
+        if u == -1:  # (27)
+            return counts
+        if v == -1:  # (29)
+            started[u] = True
+            counts[u, :] = 1
+        else:
+            counts[u, v] += 1  # (32)
+        costs[u], outputs[u] = direction(u, counts[u], rates, sizes, examined, yields, fanouts, probe, emit)
+
+
+@njit
+def _down(
+    budget: float,
+    metric: int,
+    begin: Ints,
+    kept: Flags,
+    rates: Floats,
+    sizes: Ints,
+    examined: Floats,
+    yields: Floats,
+    fanouts: Floats,
+    probe: float,
+    emit: float,
+) -> Ints:  # pragma: no cover - compiled
+    """Greedy reverse, from a setting to begin with: slices go until the work fits, except what is to be kept.
+
+    A direction goes as a whole with its last slice of any window.
+
+    Section 6.1 says no more about it.  The step taken is the one whose result the metric likes best; for the delta
+    metric that is the least output lost for the work saved.
+    """
+    m, places = sizes.shape
+    counts = begin.copy()
+    costs, outputs = np.zeros(m), np.zeros(m)
+    for i in range(m):
+        costs[i], outputs[i] = direction(i, counts[i], rates, sizes, examined, yields, fanouts, probe, emit)
+    while costs.sum() > budget:
+        best, u, v = -np.inf, -1, -1
+        old_c, old_o = costs.sum(), outputs.sum()
+        for i in range(m):
+            for j in range(places):
+                # The last slice takes the whole direction with it, what is to be kept as well.
+                if counts[i, j] == 0 or kept[i, j] or (counts[i, j] == 1 and kept[i].any()):
+                    continue
+                counts[i, j] -= 1
+                c, o = direction(i, counts[i], rates, sizes, examined, yields, fanouts, probe, emit)
+                if counts[i, j] == 0:
+                    c = 0.0  # without a slice of this window the others need not be looked at
+                counts[i, j] += 1
+                c, o = old_c - costs[i] + c, old_o - outputs[i] + o
+                if metric == 2:
+                    saved = old_c - c
+                    score = -(old_o - o) / saved if saved > 0 else -np.inf
+                else:
+                    score = _score(metric, o, c, old_o, old_c)
+                if score > best or u == -1:
+                    best, u, v = score, i, j
+        if u == -1:
+            return counts
+        counts[u, v] -= 1
+        if counts[u, v] == 0:
+            counts[u, :] = 0
+        costs[u], outputs[u] = direction(u, counts[u], rates, sizes, examined, yields, fanouts, probe, emit)
+        if counts[u, 0] == 0:
+            costs[u], outputs[u] = 0.0, 0.0
+    return counts
+
+
+@njit
+def _output(
+    counts: Ints,
+    rates: Floats,
+    sizes: Ints,
+    examined: Floats,
+    yields: Floats,
+    fanouts: Floats,
+    probe: float,
+    emit: float,
+) -> float:  # pragma: no cover - compiled
+    total = 0.0
+    for i in range(sizes.shape[0]):
+        total += direction(i, counts[i], rates, sizes, examined, yields, fanouts, probe, emit)[1]
+    return total
+
+
+@njit
+def _refined(
+    budget: float,
+    counts: Ints,
+    rates: Floats,
+    sizes: Ints,
+    examined: Floats,
+    yields: Floats,
+    fanouts: Floats,
+    probe: float,
+    emit: float,
+) -> Ints:  # pragma: no cover - compiled
+    """A setting that no exchange makes better: one more slice for others, or a direction for others."""
+    m, places = sizes.shape
+    none = np.zeros((m, places), dtype=np.bool_)
+    marked = none.copy()
+    counts = _up(budget, 2, counts, none, rates, sizes, examined, yields, fanouts, probe, emit)
+    best = _output(counts, rates, sizes, examined, yields, fanouts, probe, emit)
+    for _ in range(ROUNDS):
+        found = counts
+        for i in range(m):
+            for j in range(-1, places):
+                tried = counts.copy()
+                marked[:, :] = False
+                if j >= 0:
+                    if counts[i, j] == sizes[i, j]:
+                        continue
+                    if counts[i, 0] == 0:
+                        tried[i, :] = 1
+                    tried[i, j] = min(sizes[i, j], tried[i, j] + 1)
+                    marked[i, j] = True
+                    tried = _down(budget, 2, tried, marked, rates, sizes, examined, yields, fanouts, probe, emit)
+                    marked[i, j] = False
+                elif counts[i, 0] > 0:
+                    tried[i, :] = 0
+                    marked[i, :] = True
+                else:
+                    continue
+                tried = _up(budget, 2, tried, marked, rates, sizes, examined, yields, fanouts, probe, emit)
+                cost = 0.0
+                for k in range(m):
+                    cost += direction(k, tried[k], rates, sizes, examined, yields, fanouts, probe, emit)[0]
+                output = _output(tried, rates, sizes, examined, yields, fanouts, probe, emit)
+                if cost <= budget and output > best * (1 + 1e-9):
+                    best, found = output, tried
+        if found is counts:
+            return counts
+        counts = found
+    return counts
+
+
+def _exhaustive(model: Model, budget: float) -> Ints:
+    """The best setting.  Directions share nothing but the budget, so only the best of each cost needs combining."""
+    m, places = model.sizes.shape
+    fronts = []
+    for i in range(m):
+        grid = np.indices(tuple(model.sizes[i])).reshape(places, -1).T + 1
+        options = np.vstack([np.zeros((1, places), dtype=np.int64), grid.astype(np.int64)])
+        priced = np.array([direction(i, option, *model.arrays()) for option in options])
+        fronts.append((options, priced[:, 0], priced[:, 1], np.arange(len(options))[:, None]))
+    costs, outputs, chosen = np.zeros(1), np.zeros(1), np.zeros((1, 0), dtype=np.int64)
+    for _, c, o, number in fronts:
+        costs = (costs[:, None] + c[None, :]).ravel()
+        outputs = (outputs[:, None] + o[None, :]).ravel()
+        chosen = np.hstack([np.repeat(chosen, c.size, axis=0), np.tile(number, (chosen.shape[0], 1))])
+        kept = _front(costs, outputs, budget)
+        costs, outputs, chosen = costs[kept], outputs[kept], chosen[kept]
+    best = int(np.argmax(outputs))
+    return np.array([fronts[i][0][chosen[best, i]] for i in range(m)], dtype=np.int64)
+
+
+def _front(costs: Floats, outputs: Floats, budget: float) -> Ints:
+    """Settings within the budget that no cheaper one beats."""
+    order = np.lexsort((-outputs, costs))
+    order = order[costs[order] <= budget]
+    before = np.concatenate([[-1.0], np.maximum.accumulate(outputs[order])[:-1]]) if order.size else np.zeros(0)
+    return order[outputs[order] > before]

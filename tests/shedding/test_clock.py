@@ -1,0 +1,161 @@
+"""Overload under the virtual clock: throttle, learning, and what harvesting gains over dropping."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dovetail.families.shedding.clock import SECOND, VirtualClock
+from dovetail.families.shedding.control import Control, WallPace
+from dovetail.families.shedding.learning import Learned
+from dovetail.families.shedding.slices import Slices
+from dovetail.families.shedding.spec import Harvest, RandomDrop
+from dovetail.families.shedding.throttle import LEAST, paper_throttled, throttled
+from dovetail.families.shedding.workload import Wandering, arrival_times, epsilon_join, maker
+
+SPEC = epsilon_join(3, window=4 * SECOND, epsilon=4.0)
+SLICES = Slices.of(SPEC.hull, SECOND)
+KAPPAS, LAGS = (2.0, 2.0, 20.0), (0.0, 1.0, 3.0)
+
+
+def clock(shed, capacity, **more):
+    return VirtualClock(maker(SPEC, shed, width=SECOND // 2), capacity, interval=1.0, tick=0.25, **more)
+
+
+def run(shed, rates, seconds, capacity, *, seed=1, kappas=KAPPAS, lags=LAGS, **more):
+    inputs = Wandering(kappas, lags, rates).made(seconds, seed)
+    return clock(shed, capacity, **more).run(inputs, arrival_times(inputs), seconds)
+
+
+def sustained(rate: float) -> float:
+    return run(Harvest(), rate, 10.0, 1e15, fixed=1.0).rate("work", 5.0, 10.0)
+
+
+def test_overload_and_recovery():
+    rates = ((0.0, 30.0), (8.0, 120.0), (20.0, 30.0))
+    found = run(Harvest(), rates, 34.0, 1.5 * sustained(30.0))
+    assert found.throttle(7.9) == 1.0
+    loaded = [found.throttle(at) for at in np.arange(14.0, 20.0)]
+    assert max(loaded) < 0.5
+    # The windows are full of the overload until 24 s; a few intervals later the join is exact.
+    assert found.throttle(31.0) == 1.0
+    lost = [found.total("lost", at, at + 4.0) / found.total("arrived", at, at + 4.0) for at in (4.0, 16.0, 29.0)]
+    assert lost[0] == lost[2] == 0
+    assert lost[1] < 0.2
+
+
+def test_harvesting_is_ahead_of_dropping():
+    capacity = 0.8 * sustained(40.0)
+    outputs = {
+        kind: run(shed, 100.0, 20.0, capacity).rate("results", 8.0, 20.0)
+        for kind, shed in (("harvest", Harvest()), ("pair", Harvest(histograms="pair")), ("drop", RandomDrop()))
+    }
+    assert outputs["harvest"] > 1.65 * outputs["drop"]
+    assert outputs["pair"] > 1.65 * outputs["drop"]
+
+
+def test_runs_repeat_from_a_seed():
+    one, other, third = (run(Harvest(seed=s), 60.0, 6.0, 1e5).served for s in (1, 1, 2))
+    assert one == other
+    assert one != third
+
+
+def test_learns_a_lag_that_moves():
+    """Where the third stream's lag jumps, the scores of its slices follow."""
+    before = Wandering(KAPPAS, (0.0, 1.0, 3.0), 60.0).made(12.0, 1)
+    after = Wandering(KAPPAS, (0.0, 1.0, 0.5), 60.0).made(24.0, 1)
+    cut = 12 * SECOND
+    inputs = []
+    for one, other in zip(before, after, strict=True):
+        moved = other.slice(int(np.searchsorted(other.column("t").to_numpy(), cut)))
+        inputs.append(type(one).from_arrays(
+            [np.concatenate([a.to_numpy(), b.to_numpy()]) for a, b in zip(one.columns, moved.columns, strict=True)],
+            names=one.schema.names,
+        ))  # fmt: skip
+    make, kernels = maker(SPEC, Harvest(), width=SECOND // 2), []
+
+    def remembered(pace):
+        kernels.append(make(pace))
+        return kernels[-1]
+
+    virtual = clock(Harvest(), 1e15, fixed=0.2)
+    virtual.make = remembered
+    found = virtual.run(inputs, arrival_times(inputs), 24.0)
+    slices = Slices.of(SPEC.hull, SECOND // 2)
+    for at, lag in ((11.5, 3.0), (23.5, 0.5)):
+        learned = next(k for k, s in zip(reversed(kernels), reversed(found.served), strict=True) if s.began <= at)
+        # X(t) = 20 (t + tau): a row of C has the value that A has a lag later, so rows of A find it at that age.
+        best = learned.control.learned.scores(slices, "stream")[0, 2].argmax()
+        assert slices.ages(0, 2)[best] / SECOND == pytest.approx(lag, abs=1.5)
+
+
+def test_convolution_of_stream_histograms():
+    """With the first input exact, scores of the others are those of the differences."""
+    slices = Slices.of(SPEC.hull, SECOND // 2)
+    learned = Learned.nothing(slices)
+    random = np.random.default_rng(3)
+    base = np.full(4000, 10 * SECOND)
+    times = {0: base, 1: base - SECOND - random.integers(0, SECOND // 4, 4000), 2: base - 2 * SECOND + SECOND // 8}
+    learned.rows[:] = slices.everything()
+    learned.see_matches(slices, 2, times, np.ones(4000))
+    by_stream, by_pair = learned.scores(slices, "stream"), learned.scores(slices, "pair")
+    for side in (0, 1):
+        assert by_stream[2, side].argmax() == by_pair[2, side].argmax()
+        assert by_stream[2, side].sum() == pytest.approx(by_pair[2, side].sum())
+
+
+@given(st.floats(LEAST, 1.0), st.floats(0.01, 100.0), st.floats(1.01, 4.0))
+def test_throttle_stays_in_range(z, beta, boost):
+    for rule in (throttled, paper_throttled):
+        assert LEAST <= rule(z, beta, boost) <= 1.0
+    assert throttled(z, beta, boost) <= max(LEAST, paper_throttled(z, beta, boost))
+
+
+@given(
+    fixed=st.floats(0.1, 2.0),
+    exact=st.floats(5.0, 60.0),
+    target=st.one_of(st.none(), st.just(4.0)),
+)
+def test_micro_batches_settle(fixed, exact, target):
+    """A simulated cell: Spark's overhead, and joining in proportion to the throttle and to what arrived.
+
+    Calm at first, then an overload: its first micro-batch already fits, and all after the fifth do.
+    """
+    shed = Harvest(target=target or "keep up")
+    control, trigger, lasted = Control.new(SLICES), 4.0, []
+    now, before = 100.0, 100.0 - 4.0
+    for call in range(16):
+        full = exact * (now - before) / trigger * (0.1 if call < 3 else 1.0)
+        control.z = WallPace(shed, began=now).decide(control, lambda full=full: full / 4e-9)
+        joined = control.z * full
+        control.wall[1:4], control.wall[5] = (now + fixed + joined, joined, joined / 4e-9), call + 1
+        lasted.append(fixed + joined)
+        before, now = now, now + max(trigger, lasted[-1])
+    assert max(lasted[8:]) <= trigger * 1.01
+
+
+def test_the_wall_clock_decides():
+    """The throttle of a cell whose micro-batches take twice as long as they may."""
+    control = Control.new(SLICES)
+    shed, work = Harvest(target=2.0), 3.8 / 4e-9
+
+    def decided(began: float, full: float | None) -> float:
+        return WallPace(shed, began).decide(control, lambda: full)
+
+    assert decided(100.0, work) == 1.0  # before the first micro-batch
+    control.wall[1:4], control.wall[5] = (104.0, 3.8, work), 2
+    assert decided(104.0, work) == pytest.approx((0.85 * 2.0 - 0.2) / 3.8)
+    control.wall[1:4] = 108.0, 3.8, work
+    assert decided(108.0, 2 * work) == pytest.approx((0.85 * 2.0 - 0.2) / 7.6)
+    assert decided(112.0, None) == 1.0  # the cell's own throttle is still what it was
+    assert WallPace(Harvest(throttle=0.3), 1.0).decide(control, lambda: None) == 0.3
+
+
+def test_a_slow_start_is_no_overload():
+    """The first micro-batch loads the compiled kernel for a handful of rows; the second has many more."""
+    control = Control.new(SLICES)
+    WallPace(Harvest(target=2.0), began=100.0).decide(control, lambda: 500.0)
+    control.wall[1:4], control.wall[5] = (106.0, 3.0, 500.0), 1
+    assert WallPace(Harvest(target=2.0), began=106.0).decide(control, lambda: 1e8) == 1.0

@@ -1,0 +1,78 @@
+"""Memory shedding: the paper's rule, a limit that is held, and the rows that stay for others."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from dovetail.families.shedding.clock import SECOND, VirtualClock
+from dovetail.families.shedding.kernel import HarvestKernel
+from dovetail.families.shedding.memory import STAYS, Left, looked_at_since
+from dovetail.families.shedding.slices import Slices
+from dovetail.families.shedding.spec import Harvest
+from dovetail.families.shedding.workload import Wandering, arrival_times, epsilon_join, maker
+
+SPEC = epsilon_join(3, window=4 * SECOND, epsilon=4.0)
+
+
+def kernels(shed: Harvest, *, rate: float = 60.0, seconds: float = 10.0) -> list[HarvestKernel]:
+    inputs = Wandering((2.0,) * 3, (0.0, 1.0, 2.0), rate).made(seconds, 1)
+    make, made = maker(SPEC, shed, width=SECOND // 2), []
+
+    def remembered(pace):
+        made.append(make(pace))
+        return made[-1]
+
+    clock = VirtualClock(remembered, 1e12, fixed=shed.throttle or 1.0, tick=0.5, interval=1.0, buffer=1e9)
+    clock.run(inputs, arrival_times(inputs), seconds)
+    return made
+
+
+def held_bytes(kernel: HarvestKernel) -> int:
+    return sum(kernel.counters[f"state_bytes_{alias}"] for alias in SPEC.aliases) + kernel._left.size
+
+
+@pytest.mark.parametrize("limit", [6_000, 12_000])
+@pytest.mark.parametrize("throttle", [0.3, 1.0])
+def test_the_limit_is_held(limit, throttle):
+    free = max(held_bytes(kernel) for kernel in kernels(Harvest(throttle=throttle)))
+    assert free > 15_000
+    limited = kernels(Harvest(throttle=throttle, memory=limit))
+    assert max(held_bytes(kernel) for kernel in limited) <= limit
+    assert sum(kernel.counters["rows_forgotten"] for kernel in limited) > 0
+    assert sum(kernel.counters["results"] for kernel in limited) > 0
+
+
+def test_slices_that_nobody_looks_at_go():
+    free, shed = (kernels(Harvest(throttle=0.15, memory=memory)) for memory in (None, "selected"))
+    assert held_bytes(shed[-1]) < held_bytes(free[-1])
+    assert shed[-1]._left.size > 0
+
+
+def test_the_papers_rule():
+    """Rows stay as long as some direction looks at an age that they have not passed."""
+    slices = Slices.of(SPEC.hull, SECOND)
+    selected = np.zeros((3, 3, slices.most), dtype=bool)
+    zero = -int(slices.first[0, 2])
+    selected[0, 2, zero + 1] = True  # ages from 1 s to 2 s
+    selected[1, 2, zero + 3] = True  # ages from 3 s to 4 s
+    marks = [100 * SECOND, 90 * SECOND, 95 * SECOND]
+    since = looked_at_since(slices, selected, marks)
+    assert since[2] == min(100 * SECOND - (2 * SECOND - 1), 90 * SECOND - (4 * SECOND - 1))
+    assert since[0] == since[1] == np.iinfo(np.int64).max  # no direction looks at them at all
+
+
+def test_rows_that_stay_stand_for_all():
+    random = np.random.default_rng(1)
+    rows = pa.RecordBatch.from_pydict({"t": np.arange(5000), "v": np.zeros(5000), "n": np.arange(5000)})
+    left = Left.load(SPEC, {})
+    left.add(1, rows, random)
+    kept = left.rows[1]
+    assert kept is not None
+    assert kept.num_rows == pytest.approx(5000 * STAYS, rel=0.1)
+    assert kept.column("weight").to_numpy().sum() == pytest.approx(5000, rel=0.1)
+    left.thin(random)
+    assert left.rows[1].column("weight").to_numpy().sum() == pytest.approx(5000, rel=0.15)
+    left.evict([0, 4000, 0])
+    assert left.rows[1].column("t").to_numpy().min() >= 4000

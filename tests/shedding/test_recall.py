@@ -1,0 +1,95 @@
+"""The estimate of recall: its interval covers the truth, with and without rows that left memory."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+import pytest
+
+from dovetail.families.shedding.clock import SECOND, VirtualClock
+from dovetail.families.shedding.recall import Missed, Sample, missed_interval, missed_matches, recall_interval
+from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
+from dovetail.families.shedding.workload import Wandering, arrival_times, epsilon_join, maker
+
+SPEC = epsilon_join(3, window=4 * SECOND, epsilon=4.0, algorithm="auto")
+SECONDS, WARM = 9.0, 4
+
+
+@cache
+def exact(seed: int) -> list[int]:
+    return [one.results for one in served(Harvest(throttle=1.0), seed)]
+
+
+def served(shed: Shed, seed: int):
+    inputs = Wandering((2.0, 2.0, 30.0), (0.0, 1.0, 2.0), 40.0).made(SECONDS, seed)
+    clock = VirtualClock(
+        maker(SPEC, shed, width=SECOND // 2), 1e12, fixed=shed.throttle, tick=1.0, buffer=1e9, interval=1.0
+    )
+    return clock.run(inputs, arrival_times(inputs), SECONDS).served[WARM:]
+
+
+def cover(make, seeds: range) -> tuple[float, float]:
+    """How often the interval holds the true recall: of single micro-batches, and of whole runs."""
+    single, whole = [], []
+    for seed in seeds:
+        shed = served(make(seed), seed)
+        for truth, one in zip(exact(seed), shed, strict=True):
+            _, low, high = recall_interval(one.results, one.missed)
+            single.append(low <= one.results / truth <= high if truth else True)
+        missed = sum((one.missed for one in shed), Missed())
+        _, low, high = recall_interval(sum(one.results for one in shed), missed)
+        whole.append(low <= sum(one.results for one in shed) / sum(exact(seed)) <= high)
+    return float(np.mean(single)), float(np.mean(whole))
+
+
+@pytest.mark.slow
+def test_interval_covers_the_truth():
+    """200 seeded runs.  A micro-batch has a dozen shredded rows: few for an interval, so less is asked of it."""
+    single, whole = cover(lambda seed: Harvest(throttle=0.3, seed=seed), range(200))
+    assert whole >= 0.95
+    assert single >= 0.92
+
+
+@pytest.mark.slow
+def test_interval_covers_the_truth_with_little_memory():
+    _, whole = cover(lambda seed: Harvest(throttle=0.4, seed=seed, memory="selected"), range(60))
+    assert whole >= 0.92
+
+
+def test_estimate_is_near_the_truth():
+    """A quick look at the same: the mean of few runs."""
+    ratios = []
+    for seed in range(12):
+        truth = sum(exact(seed))
+        shed = served(Harvest(throttle=0.3, seed=seed), seed)
+        missed = sum(one.missed.total for one in shed)
+        results = sum(one.results for one in shed)
+        assert results < truth
+        ratios.append((results + missed) / truth)
+    assert np.mean(ratios) == pytest.approx(1.0, abs=0.15)
+
+
+def test_dropping_estimates_what_is_left():
+    shed = served(RandomDrop(throttle=0.3), 3)
+    results, missed = sum(one.results for one in shed), sum(one.missed.total for one in shed)
+    assert results + missed == pytest.approx(sum(exact(3)), rel=0.5)
+
+
+def test_nobody_looked():
+    """Without a shredded row the interval says that nothing is known, unless harvesting looks everywhere."""
+    low, high = missed_interval(missed_matches(Sample.of([]), 0, 0.1, 0.5, whole=False))
+    assert low == 0.0
+    assert high > 10
+    assert missed_matches(Sample.of([]), 0, 0.1, 1.0, whole=True) == Missed()
+
+
+def test_intervals():
+    assert missed_interval(Missed()) == (0.0, 0.0)
+    low, high = missed_interval(Missed(0.0, 0.0, 10.0))
+    assert low == 0.0
+    assert high == pytest.approx(38.4, abs=0.1)  # an event of ten that was not met at all
+    low, high = missed_interval(Missed(1000.0, 2500.0, 1.0))
+    assert low < 1000 < high
+    assert high - low == pytest.approx(2 * 1.96 * 50, rel=0.05)
+    assert recall_interval(0, Missed(5.0, 25.0, 5.0)) == (1.0, 0.0, 1.0)
