@@ -13,7 +13,7 @@ import tempfile
 from pathlib import Path
 
 import dovetail as dt
-from dovetail.generated import write
+from dovetail.datasets.files import write
 
 SCHEMA = "headline string, v double, ts timestamp"
 

@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import dovetail as dt
-from dovetail.generated import write
+from dovetail.datasets.files import write
 
 SCHEMA = "packet long, bytes int, ts timestamp"
 

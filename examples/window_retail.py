@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 
 import dovetail as dt
-from dovetail.generated import write
+from dovetail.datasets.files import write
 
 SCHEMA = "item long, quantity int, price double, ts timestamp"
 

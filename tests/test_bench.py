@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 from rich.console import Console
 
-from dovetail import bench
+from dovetail.command import bench
 from dovetail.errors import ArgumentError, DovetailError
 
 

@@ -14,8 +14,8 @@ import pytest
 from typer.testing import CliRunner
 
 import dovetail
-from dovetail.cli import app
-from dovetail.demo import Sizes
+from dovetail.command.cli import app
+from dovetail.command.demo import Sizes
 from dovetail.errors import SetupError
 
 run = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}).invoke
@@ -68,7 +68,7 @@ def test_refused_before_spark_starts(arguments):
 
 def test_help_loads_no_spark():
     code = (
-        "import sys\nfrom dovetail.cli import app\n"
+        "import sys\nfrom dovetail.command.cli import app\n"
         "try:\n    app(['demo', '--help'])\nexcept SystemExit:\n    sys.exit('pyspark' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0

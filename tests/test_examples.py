@@ -13,10 +13,10 @@ import pytest
 from rich.console import Console
 
 import dovetail as dt
-from dovetail import running
+from dovetail.command import running
 from dovetail.datasets import meetings_and_repairs
 from dovetail.jobs import read_job
-from dovetail.progress import files, read_records
+from dovetail.jobs.progress import files, read_records
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 JOBS = sorted((EXAMPLES / "jobs").glob("*.yaml"))

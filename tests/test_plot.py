@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 
 import dovetail as dt
+from dovetail.command.report import Report
 from dovetail.errors import ArgumentError, SetupError
 from dovetail.families.theta.layouts import Values, layout
-from dovetail.progress import record_of
-from dovetail.report import Report
+from dovetail.jobs.progress import record_of
 
 BATCHES = [
     {"kind": "batch", "batch": at, "rows": 100, "results": at, "seconds": 0.5, "held_rows": 7} for at in range(5)

@@ -10,9 +10,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from dovetail.cli import app
-from dovetail.progress import ProgressFile, files, follow, is_running, read_records, record_of
-from dovetail.view import batch_line, run_view
+from dovetail.command.cli import app
+from dovetail.command.view import batch_line, run_view
+from dovetail.jobs.progress import ProgressFile, files, follow, is_running, read_records, record_of
 
 run = CliRunner(env={"COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"}).invoke
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import ArgumentError, SetupError
-from dovetail.progress import Record, read_records, record_of
+from dovetail.jobs.progress import Record, read_records, record_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -105,7 +105,7 @@ output: {format: noop}
         assert (join.sql, list(join.inputs)) == ("SELECT 1", ["A", "B"])
 
     def test_needs_no_spark(self):
-        code = "import sys, dovetail.jobs, dovetail.running; sys.exit('pyspark' in sys.modules)"
+        code = "import sys, dovetail.jobs, dovetail.command.running; sys.exit('pyspark' in sys.modules)"
         assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

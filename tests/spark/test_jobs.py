@@ -11,8 +11,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import dovetail as dt
+from dovetail.datasets.files import write
 from dovetail.errors import JobError
-from dovetail.generated import write
 from dovetail.jobs import read_job
 from dovetail.jobs.calls import join_keys
 from dovetail.spark.jobs import Built, follow, join_frames

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from dovetail.generated import write
+from dovetail.datasets.files import write
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pipeline"
 COMMAND = Path(sys.executable).with_name("spark-pipelines")

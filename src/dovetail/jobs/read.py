@@ -277,7 +277,7 @@ def _session(node: Node | None) -> Session:
 def _generate(node: Node | None, folder: Path) -> Generate | None:
     if node is None:
         return None
-    from dovetail.generated import DATASETS, sizes_of
+    from dovetail.datasets.files import DATASETS, sizes_of
 
     if not isinstance(node.content, dict):
         raise node.error(f"generate is {node.shown()}", accepted="{dataset: cameras, into: folder}")

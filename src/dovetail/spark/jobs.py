@@ -18,7 +18,7 @@ from dovetail.errors import DovetailError, JobError, PredicateError
 from dovetail.jobs.calls import function_of
 from dovetail.jobs.job import AVAILABLE_NOW, Input, Job, Join
 from dovetail.jobs.marks import Node
-from dovetail.progress import Record, record_of
+from dovetail.jobs.progress import Record, record_of
 from dovetail.spark.metrics import Handle, handle_of, metrics
 from dovetail.spark.quiet import SPARK_ERRORS
 

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.table import Table
 
 from dovetail import datasets
-from dovetail.demo import BAND, CONF, dovetail_join, sparks_own, stored
+from dovetail.command.demo import BAND, CONF, dovetail_join, sparks_own, stored
 from dovetail.errors import ArgumentError, DovetailError, choice
 
 _CUTS = (4, 2, 1)
@@ -47,7 +47,7 @@ def run(console: Console, names: Sequence[str], rows: int, log: Path) -> None:
 
 def checkout() -> Path | None:
     """The folder benchmarks/ of the checkout that this package runs from."""
-    folder = Path(__file__).resolve().parents[2] / "benchmarks"
+    folder = Path(__file__).resolve().parents[3] / "benchmarks"
     return folder if folder.is_dir() and _scripts(folder) else None
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.live import Live
 
+from dovetail.command.view import run_view
 from dovetail.errors import ArgumentError, closest, listing
-from dovetail.progress import Record, files, follow, is_running, read_records, state_folder
-from dovetail.view import run_view
+from dovetail.jobs.progress import Record, files, follow, is_running, read_records, state_folder
 
 
 def watch(console: Console, name: str | None, *, once: bool, interval: float) -> None:

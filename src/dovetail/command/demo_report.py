@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from dovetail import datasets, plot
+from dovetail.command.report import Report
 from dovetail.errors import SetupError
-from dovetail.report import Report
 
 if TYPE_CHECKING:
     from dovetail.picture import Picture

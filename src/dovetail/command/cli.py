@@ -78,7 +78,7 @@ def demo(
 ) -> None:
     """Run three joins on made-up data: a small one, a large one beside Spark's own, and a stream."""
     # Here and not above: --help and --version need neither Spark nor the compiler.
-    from dovetail import demo as acts
+    from dovetail.command import demo as acts
     from dovetail.spark.quiet import quiet_session
 
     sizes = acts.Sizes.of(rows, quick=quick)
@@ -105,7 +105,7 @@ def run(
     A stream shows its micro-batches while it runs.  Ctrl-C lets the current one end and stops the stream; started
     again, it goes on where it stopped.  A second Ctrl-C stops at once.
     """
-    from dovetail import running
+    from dovetail.command import running
     from dovetail.jobs import read_job
 
     values = _assignments(variables)
@@ -124,7 +124,7 @@ def run(
 @app.command(epilog=_CODES)
 def explain(job: JobFile, mode: ModeOption = None, variables: Variables = None) -> None:
     """Explain a job file: its inputs, the plan of its join, its output.  Runs nothing."""
-    from dovetail import running
+    from dovetail.command import running
     from dovetail.jobs import read_job
 
     values = _assignments(variables)
@@ -142,7 +142,7 @@ def top(
     interval: Annotated[float, typer.Option(min=0.1, help="Seconds between two looks.")] = 1.0,
 ) -> None:
     """Watch a running job: rates, lag, state, throttle, recall, results."""
-    from dovetail import top as watching
+    from dovetail.command import top as watching
 
     with _interruptible():
         try:
@@ -159,7 +159,7 @@ def bench(
     rows: Annotated[int, typer.Option(min=1_000, max=20_000_000, help="Rows of each side of the comparison.")] = 40_000,
 ) -> None:
     """Measure: the benchmarks of a checkout, or else a small comparison with Spark's own join."""
-    from dovetail import bench as measuring
+    from dovetail.command import bench as measuring
 
     with _reporting("dovetail-bench-") as log:
         measuring.run(Console(), names or [], rows, log)
@@ -171,7 +171,7 @@ def data(
     folder: Annotated[Path, typer.Argument(help="Where the folders of its tables go.", show_default=False)],
 ) -> None:
     """Write a made-up data set as Parquet files, to try things on."""
-    from dovetail.generated import write
+    from dovetail.datasets.files import write
 
     try:
         for one in write(name, folder):

@@ -21,10 +21,10 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table
 from rich.text import Text
 
+from dovetail.command.view import batch_line, figure, run_view
 from dovetail.jobs import Job
+from dovetail.jobs.progress import ProgressFile, Record
 from dovetail.jobs.read import check_paths
-from dovetail.progress import ProgressFile, Record
-from dovetail.view import batch_line, figure, run_view
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -59,7 +59,7 @@ def _prepare(console: Console, job: Job) -> None:
     """Make the data that the job wants made, and see that its inputs are there."""
     wanted = job.generate
     if wanted is not None and not Path(wanted.into).exists():
-        from dovetail.generated import write
+        from dovetail.datasets.files import write
 
         with console.status(f"Making the data set {wanted.dataset} ..."):
             folders = write(wanted.dataset, Path(wanted.into), **wanted.arguments)

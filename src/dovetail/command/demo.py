@@ -23,8 +23,8 @@ from rich.table import Table
 from rich.text import Text
 
 from dovetail import datasets
-from dovetail.demo_report import Line, Seen, demo_report
-from dovetail.generated import write
+from dovetail.command.demo_report import Line, Seen, demo_report
+from dovetail.datasets.files import write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.progress import Record
+from dovetail.jobs.progress import Record
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SHOWN = 12
