@@ -206,6 +206,13 @@ def test_as_of():
     assert second.inputs[0].keys == (("__key_0", "`S`.`x` + 1"),)
 
 
+def test_shedding():
+    task = only("SELECT 1 FROM A, B WINDOW = 5 SECONDS SHED HARVEST THROTTLE 0.5 SEED 3 WHERE A.k = B.k")
+    assert task.options["shed"] == dt.Harvest(throttle=0.5, seed=3)
+    task = only("SELECT 1 FROM A, B WINDOW = 5 SECONDS SHED RANDOM DROP TARGET 1500 ms WHERE A.k = B.k")
+    assert task.options["shed"] == dt.RandomDrop(target=1.5)
+
+
 def test_memory():
     task = only("SELECT 1 FROM R JOIN S ON R.k = S.k WITHIN MEMORY 64 MB POLICY RAJ SEED 7 WHERE R.x < 3")
     assert task.options == {"on": "R.k = S.k AND R.x < 3", "memory": "64 MB", "policy": "raj", "seed": 7}
@@ -226,6 +233,8 @@ def test_memory():
         ("SELECT 1 FROM A LEFT JOIN B ON A.k = B.k JOIN C ON A.k = C.k WINDOW = 5 s", "a left join among 3"),
         ("SELECT 1 FROM A JOIN B USING (k) WINDOW = 5 s", "NATURAL, USING"),
         ("SELECT 1 FROM A ASOF JOIN B ON A.x > B.x WINDOW = 5 s", "ASOF JOIN beside"),
+        ("SELECT 1 FROM A, B SHED HARVEST WHERE A.k = B.k", "SHED without a WINDOW clause"),
+        ("SELECT 1 FROM A, B WINDOW = 5 s SHED HARVEST THROTTLE 2", "throttle=2.0"),
         ("SELECT 1 FROM A, B WITHIN MEMORY 5", "without a condition"),
         ("SELECT 1 FROM A LEFT JOIN B ON A.k = B.k WITHIN MEMORY 5", "a left join within memory"),
         ("SELECT 1 FROM A ASOF RIGHT JOIN B ON A.x > B.x", "ASOF RIGHT JOIN"),

@@ -11,7 +11,7 @@ from tests.sql.papers import PRINTED
 
 from dovetail.errors import StatementError
 from dovetail.statements.dialect import read_query
-from dovetail.statements.grammar import Agreeing, Extreme, Memory, Ordered, Time, Window
+from dovetail.statements.grammar import Agreeing, Extreme, Memory, Ordered, Shed, Time, Window
 from dovetail.statements.statement import read_statement
 
 
@@ -58,6 +58,13 @@ def test_times_and_memory():
         memory = extras(text).memory
         assert isinstance(memory, Memory)
         assert (memory.amount, memory.policy, memory.seed) == (amount, policy, seed)
+
+
+def test_shedding():
+    assert extras("WINDOW = 5 SECONDS SHED HARVEST WHERE A.x = 1").shed == Shed(41, harvest=True)
+    found = extras("WINDOW = 5 s SHED random drop SEED 7 TARGET 2 SECONDS THROTTLE 0.5").shed
+    assert (found.harvest, found.throttle, found.target, found.seed) == (False, 0.5, "2 SECONDS", 7)
+    assert not read_query("SELECT shed.x FROM a shed JOIN b ON shed.x = b.x").meta["extras"]
 
 
 def test_best_match():

@@ -11,11 +11,12 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.errors import in_statement, listing
+from dovetail.errors import ArgumentError, in_statement, listing
+from dovetail.families.shedding.spec import Harvest, RandomDrop
 from dovetail.families.window.graph import after, path
 from dovetail.predicates import Predicate
 from dovetail.statements.chain import chain_tasks
-from dovetail.statements.grammar import Slice, Window
+from dovetail.statements.grammar import Shed, Slice, Window
 from dovetail.statements.statement import Block
 from dovetail.statements.tasks import (
     Conditions,
@@ -31,6 +32,7 @@ from dovetail.statements.tasks import (
     refuse_special,
     refuse_two_streams,
 )
+from dovetail.windows import duration
 
 _COMPARES = re.compile(r"[<>]|\bBETWEEN\b", re.IGNORECASE)
 
@@ -78,6 +80,13 @@ def decide(block: Block, text: str, facts: Facts) -> Decision:
     'an equality connects all of R, S, which Spark does well'
     """
     if block.extras:
+        if block.extras.shed is not None and not block.extras.windows:
+            raise in_statement(
+                text,
+                block.extras.shed.at,
+                "SHED without a WINDOW clause",
+                accepted="WINDOW = 1 HOUR SHED HARVEST",
+            )
         task = _window_task(block, text, facts) if block.extras.windows else _approx_task(block, text, facts)
         return Decision((task,), task.why)
     if all(join.kind == "plain" and join.how == "inner" for join in block.joins):
@@ -128,7 +137,25 @@ def _window_task(block: Block, text: str, facts: Facts) -> Task:
         "within": _within(extras.windows, text, aliases),
         "how": how,
     }
+    if extras.shed is not None:
+        options["shed"] = _shedding(extras.shed, text)
     return Task("window", _inputs(block), options, block.at, "it has windows", moved)
+
+
+def _shedding(shed: Shed, text: str) -> Harvest | RandomDrop:
+    """The SHED clause as the argument of a window join."""
+    options: dict[str, Any] = {}
+    if shed.throttle is not None:
+        options["throttle"] = shed.throttle
+    if shed.seed is not None:
+        options["seed"] = shed.seed
+    try:
+        if shed.target is not None:
+            seconds = shed.target if isinstance(shed.target, int) else duration(shed.target, argument="TARGET") / 1e6
+            options["target"] = float(seconds)
+        return Harvest(**options) if shed.harvest else RandomDrop(**options)
+    except ArgumentError as error:
+        raise in_statement(text, shed.at, error.given, accepted=error.accepted or "", hint=error.hint) from error
 
 
 def _within(windows: tuple[Window, ...], text: str, aliases: Collection[str]) -> Any:

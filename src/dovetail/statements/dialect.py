@@ -27,6 +27,7 @@ from dovetail.statements.grammar import (
     Extreme,
     Memory,
     Ordered,
+    Shed,
     Size,
     Slice,
     Time,
@@ -36,7 +37,7 @@ from dovetail.windows import is_unit
 
 ACCEPTED = "one query of Spark SQL, with the joins that docs/sql.md adds"
 
-_BEGINNINGS = (("BESTMATCH", "JOIN"), ("DWINDOW", "("), ("WITHIN", "MEMORY"))
+_BEGINNINGS = (("BESTMATCH", "JOIN"), ("DWINDOW", "("), ("WITHIN", "MEMORY"), ("SHED", "HARVEST"), ("SHED", "RANDOM"))
 _SIDES = ("LEFT", "RIGHT", "FULL", "INNER")
 _EXTREMES = {"MINIMIZE": False, "MINIMISE": False, "MAXIMIZE": True, "MAXIMISE": True}
 _NUMBER_AND_UNIT = re.compile(r"\d+(\.\d+)?[a-zµμ]+", re.IGNORECASE)
@@ -190,7 +191,7 @@ class DovetailParser(SparkParser):
         first = self._index
         windows: list[Window] = []
         times: list[Time] = []
-        memory = None
+        memory, shed = None, None
         while self._curr:
             if self._at_window():
                 if windows:
@@ -203,9 +204,14 @@ class DovetailParser(SparkParser):
                 if memory is not None:
                     self._fail("a second memory clause", "one WITHIN MEMORY")
                 memory = self._memory()
+            elif self._at_shed():
+                if shed is not None:
+                    self._fail("a second SHED clause", "one SHED")
+                shed = self._shed()
             else:
                 break
-        return Extras(tuple(windows), tuple(times), memory, self._place(first) if windows or memory else None)
+        at = self._place(first) if windows or memory or shed else None
+        return Extras(tuple(windows), tuple(times), memory, shed, at)
 
     def _at_window(self) -> bool:
         """Whether a window between inputs begins here; ``WINDOW name AS (...)`` is Spark's."""
@@ -315,12 +321,44 @@ class DovetailParser(SparkParser):
             if policy is None and self._match_text_seq("POLICY"):
                 policy = self._name("the name of a policy")
             elif seed is None and self._match_text_seq("SEED"):
-                if not self._match(TokenType.NUMBER) or not self._prev.text.isdecimal():
-                    self._fail("a seed is missing", "a whole number, such as SEED 7")
-                seed = int(self._prev.text)
+                seed = self._whole_number()
             else:
                 break
         return Memory(at, int(text) if text.isdecimal() else text, policy, seed)
+
+    def _at_shed(self) -> bool:
+        """Whether a SHED clause begins here; a table may be called shed."""
+        return any(self._match_text_seq("SHED", word, advance=False) for word in ("HARVEST", "RANDOM"))
+
+    def _shed(self) -> Shed:
+        at = self._curr.start
+        self._match_text_seq("SHED")
+        harvest = bool(self._match_text_seq("HARVEST"))
+        if not harvest and not self._match_text_seq("RANDOM", "DROP"):
+            self._fail("a way to shed is missing", "SHED HARVEST or SHED RANDOM DROP")
+        found: dict[str, Any] = {}
+        while self._curr:
+            if "throttle" not in found and self._match_text_seq("THROTTLE"):
+                found["throttle"] = float(self._number("a throttle is missing", "a number, such as THROTTLE 0.5"))
+            elif "target" not in found and self._match_text_seq("TARGET"):
+                found["target"] = self._size()
+            elif "seed" not in found and self._match_text_seq("SEED"):
+                found["seed"] = self._whole_number()
+            else:
+                break
+        return Shed(at, harvest, **found)
+
+    def _number(self, what: str, accepted: str) -> str:
+        if not self._match(TokenType.NUMBER):
+            self._fail(what, accepted)
+        return str(self._prev.text)
+
+    def _whole_number(self) -> int:
+        accepted = "a whole number, such as SEED 7"
+        text = self._number("a seed is missing", accepted)
+        if not text.isdecimal():
+            self._fail("a seed is missing", accepted)
+        return int(text)
 
     # --- wording ------------------------------------------------------------------------------------------
 

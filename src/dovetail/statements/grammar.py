@@ -60,16 +60,28 @@ class Memory:
 
 
 @dataclass(frozen=True)
+class Shed:
+    """``SHED HARVEST | RANDOM DROP [THROTTLE number] [TARGET length] [SEED number]``."""
+
+    at: int
+    harvest: bool
+    throttle: float | None = None
+    target: Size | None = None
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
 class Extras:
     """The clauses behind FROM that are not Spark's."""
 
     windows: tuple[Window, ...] = ()
     times: tuple[Time, ...] = ()
     memory: Memory | None = None
+    shed: Shed | None = None
     at: Slice | None = None
 
     def __bool__(self) -> bool:
-        return bool(self.windows or self.memory)
+        return bool(self.windows or self.memory or self.shed)
 
 
 @dataclass(frozen=True)
