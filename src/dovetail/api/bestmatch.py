@@ -115,6 +115,9 @@ def bestmatch_join(
     )
     if (max_age is None) != (time is None):
         raise ArgumentError("max_age= without time=, or time= without max_age=", accepted="both or neither")
+    for name, value in (("order", order), ("punctuation", punctuation), ("time", time)):
+        if value is not None and not isinstance(value, str):
+            raise ArgumentError(f"{name}={value!r}", accepted="the name of a column of both inputs")
     if not isinstance(sample, bool):
         raise ArgumentError(f"sample={sample!r}", accepted="True or False")
     keys = _keys(by)
