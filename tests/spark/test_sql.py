@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from datetime import datetime, timedelta
 
@@ -202,7 +203,7 @@ def test_building_starts_no_job_and_counters_come_through(spark, tables):
 )
 def test_errors_point_at_the_place(tables, text, at, message):
     with pytest.raises(StatementError) as caught:
-        dt.sql(text, **{name: tables[name] for name in "RS" if name in text.replace("FROM", "").replace("WHERE", "")})
+        dt.sql(text, **{name: tables[name] for name in "RS" if re.search(rf"\b{name}\b", text)})
     _, line, caret, *_ = caught.value.given.splitlines()[-3:]
     assert message in str(caught.value)
     assert line[caret.index("^") :].startswith(at)
