@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from collections.abc import Iterator
 
@@ -69,6 +70,15 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     )
     yield started
     started.stop()
+
+
+@pytest.fixture
+def connect_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Wait for the port of local Spark Connect servers, which all of them listen on."""
+    # The parent folder is the same for all workers of a run.
+    with (tmp_path_factory.getbasetemp().parent / "connect.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -52,6 +52,7 @@ spark.stop()
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("connect_port")
 def test_joins_run_on_spark_connect(tmp_path):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     # Into files, not pipes: the server's workers hold on to what they inherit for a while.

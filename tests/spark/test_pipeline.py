@@ -19,6 +19,7 @@ COMMAND = Path(sys.executable).with_name("spark-pipelines")
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.usefixtures("connect_port")
 def test_the_example_makes_its_tables(tmp_path):
     place = tmp_path / "pipeline"
     shutil.copytree(EXAMPLE, place)

@@ -132,6 +132,7 @@ class TestSession:
 
     @pytest.mark.spark
     @pytest.mark.slow
+    @pytest.mark.usefixtures("connect_port")
     def test_connect_session_of_the_environment_keeps_its_settings(self, tmp_path):
         script = (
             "from dovetail.spark.session import session; s = session(); "
