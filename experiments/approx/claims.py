@@ -3,31 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from measure import QUALITY, QUANTITY, Outcome
+from reproduce import Claim
 
 SEVERAL = 2.0
 """How many times "several times the throughput" must be at least."""
 
 CLEARLY = 2.0
 """How many times lower a divergence must be to be clearly lower."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What the paper says, what we found, and whether it holds."""
-
-    where: str
-    claim: str
-    ours: str
-    holds: bool
-
-    @property
-    def verdict(self) -> str:
-        """The verdict in words."""
-        return "holds" if self.holds else "does not hold"
 
 
 def _each(values: Mapping[str, float], form: str) -> str:
@@ -99,10 +84,3 @@ def faster(where: str, rates: Mapping[str, float]) -> list[Claim]:
                   rates[fast] >= SEVERAL * rates[slow])
         )  # fmt: skip
     return claims
-
-
-def table(claims: Sequence[Claim]) -> str:
-    lines = ["| where | the paper's claim | our figures | verdict |", "| --- | --- | --- | --- |"]
-    lines += [f"| {c.where} | {c.claim} | {c.ours} | {c.verdict} |" for c in claims]
-    held = sum(claim.holds for claim in claims)
-    return "\n".join([*lines, "", f"{held} of {len(claims)} hold."])

@@ -10,9 +10,9 @@ import claims
 import data
 import numpy as np
 import plots
-from claims import Claim
 from data import Task
 from measure import POLICIES, QUALITY, Outcome, outcome, throughput
+from reproduce import Claim, Report
 
 MEMORY = tuple(range(10, 101, 10))
 SEEDS = 20
@@ -43,16 +43,6 @@ class Context:
             self._cache[key] = outcome(streams, label, memory, seed)
         self.tick()
         return self._cache[key]
-
-
-@dataclass(frozen=True)
-class Report:
-    """A figure as text: tables and claims; the picture is in `key`.png."""
-
-    key: str
-    heading: str
-    tables: list[str]
-    claims: list[Claim]
 
 
 def approximation(number: int, task: Task) -> Callable[[Context], Report]:

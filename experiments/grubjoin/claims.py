@@ -3,24 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from reproduce import Claim
 
 Curves = Mapping[str, Sequence[float]]
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What the paper says, what we found, and whether it holds."""
-
-    where: str
-    claim: str
-    ours: str
-    holds: bool
-
-    @property
-    def verdict(self) -> str:
-        """The verdict in words."""
-        return "holds" if self.holds else "does not hold"
 
 
 def optimal(found: Mapping[str, Curves], at: Sequence[float]) -> list[Claim]:
@@ -129,10 +115,3 @@ def buffers_help(curves: Curves, at: Sequence[float]) -> Claim:
     return Claim("15", "Buffers of 1 s cut the rows lost by about 30 %, of 2 s by about 50 %, at 200 rows/s",
                  ", ".join(f"{cut:.0f} % ({x:g} s)" for x, cut in zip(at, cuts, strict=True)),
                  cuts[2] >= 25 and cuts[3] >= 45)  # fmt: skip
-
-
-def table(claims: Sequence[Claim]) -> str:
-    lines = ["| where | the paper's claim | our figures | verdict |", "| --- | --- | --- | --- |"]
-    lines += [f"| {c.where} | {c.claim} | {c.ours} | {c.verdict} |" for c in claims]
-    held = sum(claim.holds for claim in claims)
-    return "\n".join([*lines, "", f"{held} of {len(claims)} hold."])

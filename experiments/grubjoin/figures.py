@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import claims
 import numpy as np
 import plots
-from claims import Claim
 from measure import (
     DROP,
     GRUB,
@@ -21,6 +20,7 @@ from measure import (
     milliseconds,
     random_case,
 )  # fmt: skip
+from reproduce import Report
 
 from dovetail.families.shedding.settings import METRICS, harvest_counts
 
@@ -41,16 +41,6 @@ class Context:
     def runs(self) -> Runs:
         """Runs under the virtual clock."""
         return Runs(self.out / "runs.json", self.count, self.tick)
-
-
-@dataclass(frozen=True)
-class Report:
-    """One figure, as written."""
-
-    key: str
-    heading: str
-    tables: tuple[str, ...]
-    claims: list[Claim] = field(default_factory=list)
 
 
 Curves = Mapping[str, Sequence[float]]

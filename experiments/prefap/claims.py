@@ -3,29 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from measure import Summary
+from reproduce import Claim
 from scipy import stats
 
 NEAR = 1.0
 """How many percentage points a printed percentage may be away from ours and still count as reproduced."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What the paper says, what we found, and whether it holds."""
-
-    where: str
-    claim: str
-    ours: str
-    holds: bool
-
-    @property
-    def verdict(self) -> str:
-        """The verdict in words."""
-        return "holds" if self.holds else "does not hold"
 
 
 def percent(part: float, whole: float) -> float:
@@ -219,13 +204,6 @@ def ablation_elapsed(where: str, found: Sequence[Summary]) -> Claim:
         ", ".join(f"{value:.2f}" for value in times) + " ms",
         all(faster(found[0], other) for other in found[1:]),
     )
-
-
-def table(claims: Sequence[Claim]) -> str:
-    lines = ["| where | the paper's claim | our figures | verdict |", "| --- | --- | --- | --- |"]
-    lines += [f"| {c.where} | {c.claim} | {c.ours} | {c.verdict} |" for c in claims]
-    held = sum(claim.holds for claim in claims)
-    return "\n".join([*lines, "", f"{held} of {len(claims)} hold."])
 
 
 def _pair(found: Sequence[Summary]) -> tuple[Summary, Summary]:

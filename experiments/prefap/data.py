@@ -15,15 +15,12 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+from reproduce import MissingDataError
 
 from dovetail.families.theta.prefap import Values
 
 SIZE = 1000
 BEGIN, END = "2017-01-03", "2019-12-31"
-
-
-class MissingDataError(FileNotFoundError):
-    """A data file that a figure needs is not there."""
 
 
 @dataclass(frozen=True)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import claims
 import data
 import numpy as np
 import plots
-from claims import Claim, percent
+from claims import percent
 from measure import (
     NEVER,
     RIVALS,
@@ -23,6 +23,7 @@ from measure import (
     count_three_way,
     count_two_way,
 )
+from reproduce import Report
 
 PREFAP, FTJ = RIVALS[0], RIVALS[1]
 PARTITIONS = (3, 5, 8, 10)
@@ -36,16 +37,6 @@ class Context:
     out: Path
     runs: int
     tick: Callable[[], None]
-
-
-@dataclass(frozen=True)
-class Report:
-    """One figure or table, as written."""
-
-    key: str
-    heading: str
-    tables: tuple[str, ...]
-    claims: list[Claim] = field(default_factory=list)
 
 
 def rows(found: Sequence[Summary], own: Summary | None = None, *, balance: bool = True) -> str:

@@ -8,8 +8,7 @@ import claims
 import data
 import numpy as np
 import plots
-from claims import Claim
-from figures import FTJ, PREFAP, Context, Report
+from figures import FTJ, PREFAP, Context
 from measure import (
     ABLATION,
     P,
@@ -21,6 +20,7 @@ from measure import (
     count_three_way,
     count_two_way,
 )
+from reproduce import Claim, Report
 from scipy import stats
 
 P_OF_TABLES = 5

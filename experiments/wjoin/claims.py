@@ -6,10 +6,10 @@ The figures themselves carry no numbers in the text, so what can be judged is wh
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from measure import Series
+from reproduce import Claim
 
 ORDER_OF_MAGNITUDE = 10.0
 ALMOST = 5.0
@@ -18,21 +18,6 @@ GREATLY = 2.0
 """What counts as "greatly improved", and as a steep increase."""
 SLIGHTLY = 0.25
 """Up to which change, as a part of the whole, a service time is "not changed significantly"."""
-
-
-@dataclass(frozen=True)
-class Claim:
-    """What the paper says, what we found, and whether it holds."""
-
-    where: str
-    claim: str
-    ours: str
-    holds: bool
-
-    @property
-    def verdict(self) -> str:
-        """The verdict in words."""
-        return "holds" if self.holds else "does not hold"
 
 
 def outperforms(where: str, claim: str, found: Mapping[object, Mapping[str, Series]], fast: str, slow: str,
@@ -164,13 +149,6 @@ def faster(where: str, claim: str, fast: Series, slow: Series) -> Claim:
         f"{slow.label} {slow.mean:.2f} us and {slow.comparisons:,.0f}: x{slow.mean / fast.mean:.2f}",
         fast.mean < slow.mean,
     )
-
-
-def table(claims: Sequence[Claim]) -> str:
-    lines = ["| where | the paper's claim | our figures | verdict |", "| --- | --- | --- | --- |"]
-    lines += [f"| {c.where} | {c.claim} | {c.ours} | {c.verdict} |" for c in claims]
-    held = sum(claim.holds for claim in claims)
-    return "\n".join([*lines, "", f"{held} of {len(claims)} hold."])
 
 
 def _times(ratios: Mapping[object, float]) -> str:

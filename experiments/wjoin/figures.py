@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import claims
 import data
 import numpy as np
 import plots
-from claims import Claim
 from data import HOUR, SECOND
 from measure import GCA, HW, LCA, MW, NLW, ORDERS, RIPPLE, XJOIN, Series, Variant, both_ways, compare, series
+from reproduce import Claim, Report
 
 ROWS = 20_000
 """Rows of all streams together in the experiments on synthetic streams."""
@@ -35,16 +35,6 @@ class Context:
     def how(self) -> dict:
         """What every measurement takes."""
         return {"runs": self.runs, "tick": self.tick}
-
-
-@dataclass(frozen=True)
-class Report:
-    """One figure, as written."""
-
-    key: str
-    heading: str
-    tables: tuple[str, ...]
-    claims: list[Claim] = field(default_factory=list)
 
 
 def rows(found: Mapping[object, Mapping[str, Series]], name: str) -> str:
