@@ -7,7 +7,7 @@ PY := $(VENV)/bin/python
 # setup.sh writes this file where Java is installed but Spark would not find it by itself (Homebrew does that).
 WITH_JAVA = if [ -s $(VENV)/java_home ]; then export JAVA_HOME="$$(cat $(VENV)/java_home)"; fi;
 
-# Workers of the test run.  All Spark tests go to one of them, so that there is one JVM.
+# Workers of the test run, each with a JVM of its own once it meets a Spark test.
 JOBS ?= 2
 # Long statistical tests run where CI=true.
 CI ?=
@@ -35,7 +35,7 @@ demo: setup-quiet  ## four joins on generated data, with their figures and an HT
 	@$(WITH_JAVA) $(PY) -m dovetail demo
 
 test: setup-quiet  ## all tests and docstring examples; CI=true adds the slow ones; ARGS= goes to pytest
-	@$(WITH_JAVA) $(PY) -m pytest -n $(JOBS) --dist loadgroup --hypothesis-profile=$(HYPOTHESIS_PROFILE) $(SLOW) $(ARGS)
+	@$(WITH_JAVA) $(PY) -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=$(HYPOTHESIS_PROFILE) $(SLOW) $(ARGS)
 
 lint: setup-quiet  ## ruff: rules and format
 	@$(PY) -m ruff check .

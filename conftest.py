@@ -36,7 +36,7 @@ def _is_spark_example(item: pytest.Item) -> bool:
     )
 
 
-# First, so that -m "not spark" and xdist's grouping see the marks.
+# First, so that -m "not spark" sees the marks.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what needs a JVM, and run the examples among them last."""
@@ -46,9 +46,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or _is_spark_example(item):
             item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("spark"):
-            # One worker for all of them: a second JVM would cost more than it gains.
-            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 @pytest.fixture(scope="session")

@@ -92,7 +92,7 @@ def session(
     >>> spark is dovetail.spark.session.session()
     True
     """
-    found = _session_in_use()
+    found = session_in_use()
     if found is not None:
         ignored = _arguments_given(app, master, memory, conf)
         if ignored:
@@ -122,7 +122,7 @@ def _workers_run_this_python() -> None:
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
 
 
-def _session_in_use() -> SparkSession | None:
+def session_in_use() -> SparkSession | None:
     """Return the session that this process has or its environment prescribes; starts no local one."""
     remote = os.environ.get("SPARK_REMOTE", "")
     if remote.startswith("local"):

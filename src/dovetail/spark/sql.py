@@ -15,7 +15,7 @@ from dovetail.errors import ArgumentError, StatementError, in_statement
 from dovetail.plan.sql import StatementPlan
 from dovetail.spark.frames import quoted, same_session
 from dovetail.spark.metrics import Handle, attach, handle_of
-from dovetail.spark.session import _session_in_use
+from dovetail.spark.session import session_in_use
 from dovetail.statements.rewrite import formatted, hidden_names, marked
 from dovetail.statements.tasks import Facts
 
@@ -32,7 +32,7 @@ def session_of(frames: Mapping[str, DataFrame]) -> SparkSession:
     if frames:
         same_session(frames)
         return next(iter(frames.values())).sparkSession
-    found = _session_in_use()
+    found = session_in_use()
     if found is None:
         raise ArgumentError(
             "a statement without frames, and there is no Spark session",

@@ -7,7 +7,7 @@ import numpy as np
 from dovetail.codes import Codes
 from dovetail.compiling import njit
 from dovetail.families.shedding.model import Floats
-from dovetail.families.window.compiled import _first
+from dovetail.families.window.compiled import first_from
 from dovetail.families.window.encode import Index
 
 
@@ -43,17 +43,17 @@ def extend_thinned(
         if slot > end or earliest[p] > until:
             continue
         due, seen = phases[p], 0
-        at = _first(slots, times, slot, earliest[p], hint)
+        at = first_from(slots, times, slot, earliest[p], hint)
         hint = min(at, size - 1)
         while at < size and slots[at] <= end:
             if slots[at] > slot:
                 slot = slots[at]
             if times[at] < earliest[p]:
-                at = _first(slots, times, slot, earliest[p], at)
+                at = first_from(slots, times, slot, earliest[p], at)
                 continue
-            after = _first(slots, times, slot, until + 1, at) if until < highest else size
+            after = first_from(slots, times, slot, until + 1, at) if until < highest else size
             if until == highest and slot < highest:
-                after = _first(slots, times, slot + 1, lowest, at)
+                after = first_from(slots, times, slot + 1, lowest, at)
             while due < seen + (after - at):
                 row = at + int(due - seen)
                 compared += 1
@@ -76,6 +76,6 @@ def extend_thinned(
                 break
             at = after
             if slots[at] == slot:
-                at = _first(slots, times, slot + 1, lowest, at)
+                at = first_from(slots, times, slot + 1, lowest, at)
         reached += seen
     return out_partial[:filled].copy(), out_row[:filled].copy(), compared, reached

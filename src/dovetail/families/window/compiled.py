@@ -12,7 +12,7 @@ Found = tuple[Index, Index, int]
 
 
 @njit
-def _first(slots: Codes, times: Index, slot: int, time: int, hint: int) -> int:  # pragma: no cover - compiled
+def first_from(slots: Codes, times: Index, slot: int, time: int, hint: int) -> int:  # pragma: no cover - compiled
     """The first place whose (slot, time) is not below the wanted one; gallops from `hint`."""
     size = slots.size
     at = min(max(hint, 0), size)
@@ -74,19 +74,19 @@ def extend(
         until, end = latest[p], last_slot[p]
         if at < 0:
             slot = first_slot[p]
-            at = _first(slots, times, slot, earliest[p], hint) if slot <= end else slots.size
+            at = first_from(slots, times, slot, earliest[p], hint) if slot <= end else slots.size
             hint = min(at, slots.size - 1)
         while at < slots.size and slots[at] <= end:
             if slots[at] > slot:
                 # The slot asked for holds nothing in time: go on with the next one that holds anything at all.
                 slot = slots[at]
                 if times[at] < earliest[p]:
-                    at = _first(slots, times, slot, earliest[p], at)
+                    at = first_from(slots, times, slot, earliest[p], at)
                     continue
             if times[at] > until:
                 if slot == end:
                     break
-                at = _first(slots, times, slot + 1, lowest, at)
+                at = first_from(slots, times, slot + 1, lowest, at)
                 continue
             if filled == chunk:
                 state[0], state[1], state[2], state[3] = p, slot, at, hint
