@@ -23,7 +23,7 @@ from dovetail.plan.asof import AsofPlan, Columns, Facts
 from dovetail.sampling import DENSE, SPARSE
 from dovetail.spark.frames import compared_type, quoted, same_session
 from dovetail.spark.metrics import Handle, Recorder, attach
-from dovetail.spark.routing import arrow_function, carrying, cell_function, fitted, sampled
+from dovetail.spark.routing import arrow_function, carrying, fitted, sampled
 from dovetail.spark.stream import PACKED, PackRows, run_kernel
 
 _SEGMENTS = T.StructType(
@@ -188,14 +188,13 @@ def asof_frame(frames: Mapping[str, DataFrame], plan: AsofPlan) -> DataFrame:
     if plan.mode == "stream":
         rows = _streamed(flat, plan, recorder)
     else:
-        found = _beside(flat, plan) if plan.mode == "beside" else _shuffled(flat, plan)
-        rows = recorder.counted(found)
+        rows = (_beside if plan.mode == "beside" else _shuffled)(flat, plan, recorder)
     left, right = plan.inputs
     joined = rows.select(F.col("l").alias(left), F.col("r").alias(right))
     return attach(joined, Handle(plan, [recorder]))
 
 
-def _shuffled(flat: _Flat, plan: AsofPlan) -> DataFrame:
+def _shuffled(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:
     partitions = plan.shuffle_partitions
     blind = without_sample(plan.keyed, partitions).to_buffer().to_pybytes()
     routing = _routing(flat, plan, blind) if plan.sampled else None
@@ -203,15 +202,10 @@ def _shuffled(flat: _Flat, plan: AsofPlan) -> DataFrame:
     for side in (RIGHT, LEFT):
         stage = RouteStage(flat.spec, side, blind if routing is None else None)
         segments.append(carrying(flat.flat(side), routing).mapInArrow(arrow_function(stage), _SEGMENTS))
+    dealt = segments[0].unionByName(segments[1]).repartition(partitions, "number")
     # Right rows first: a cell keeps them, and lets its left rows pass by.
-    return (
-        segments[0]
-        .unionByName(segments[1])
-        .repartition(partitions, "number")
-        .sortWithinPartitions("number", "turn")
-        .groupBy("number")
-        .applyInArrow(cell_function(JoinStage(flat.spec, flat.names())), flat.schema())
-    )
+    in_turn = dealt.sortWithinPartitions("number", "turn")
+    return recorder.run(in_turn, JoinStage(flat.spec, flat.names()), flat.schema(), by="number")
 
 
 def _routing(flat: _Flat, plan: AsofPlan, blind: bytes) -> Column:
@@ -224,7 +218,7 @@ def _routing(flat: _Flat, plan: AsofPlan, blind: bytes) -> Column:
     return fitted(samples, FitStage(plan.time.kind, plan.shuffle_partitions), blind)
 
 
-def _beside(flat: _Flat, plan: AsofPlan) -> DataFrame:
+def _beside(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:
     whole = flat.flat(RIGHT).coalesce(1).mapInArrow(arrow_function(PackStage()), _SEGMENT).scalar()
     streaming = bool(plan.streams)
     stage = BesideStage(flat.spec, flat.names(), packed=streaming)
@@ -234,7 +228,7 @@ def _beside(flat: _Flat, plan: AsofPlan) -> DataFrame:
         rows = blocks.select("segment", whole.alias("g"))
     else:
         rows = carrying(rows, whole)
-    return rows.mapInArrow(arrow_function(stage), flat.schema())
+    return recorder.run(rows, stage, flat.schema())
 
 
 def _streamed(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:

@@ -31,7 +31,7 @@ from dovetail.plan.theta import ThetaStep
 from dovetail.sampling import DENSE, SPARSE
 from dovetail.spark.frames import Side, hash_column, key_columns, payload_source
 from dovetail.spark.metrics import Recorder
-from dovetail.spark.routing import ArrowFunction, arrow_function, carrying, cell_function, fitted, sampled
+from dovetail.spark.routing import arrow_function, carrying, fitted, sampled
 
 _SEGMENTS = T.StructType(
     [
@@ -59,8 +59,8 @@ def join_step(left: Side, right: Side, plan: ThetaStep, recorder: Recorder) -> D
 def _joined(left: Side, right: Side, plan: ThetaStep, recorder: Recorder) -> DataFrame:
     points, boxes = (right, left) if plan.step.swapped else (left, right)
     counted = _Counted(plan, points, boxes)
-    found = _beside(counted, streaming=recorder.streaming) if plan.broadcast else _shuffled(counted, plan)
-    return counted.finished(recorder.counted(found), left, right)
+    found = _beside(counted, recorder) if plan.broadcast else _shuffled(counted, plan, recorder)
+    return counted.finished(found, left, right)
 
 
 class _Counted:
@@ -157,7 +157,7 @@ def _ordered(rows: DataFrame, left: Side, right: Side) -> DataFrame:
     return rows if rows.columns == names else rows.select(*names)
 
 
-def _shuffled(counted: _Counted, plan: ThetaStep) -> DataFrame:
+def _shuffled(counted: _Counted, plan: ThetaStep, recorder: Recorder) -> DataFrame:
     arguments: dict[str, Any] = {
         "step": plan.step,
         "options": plan.kernel_options,
@@ -172,15 +172,14 @@ def _shuffled(counted: _Counted, plan: ThetaStep) -> DataFrame:
         stage = RouteStage(**arguments, side=side, routing=blind if routing is None else None)
         segments.append(carrying(counted.flat(side), routing).mapInArrow(arrow_function(stage), _SEGMENTS))
     join = JoinStage(**counted.arguments())
+    dealt = segments[POINTS].unionByName(segments[BOXES]).repartition(partitions, "number")
     # Points before boxes: a cell keeps its points and lets its boxes pass by.
-    return (
-        segments[POINTS]
-        .unionByName(segments[BOXES])
-        .repartition(partitions, "number")
-        .sortWithinPartitions("number", "side")
-        .groupBy("number")
-        .applyInArrow(_cell_function(join), counted.schema(join))
-    )
+    in_turn = dealt.sortWithinPartitions("number", "side")
+
+    def of_cell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return join.run(batches, _task_load())
+
+    return recorder.run(in_turn, of_cell, counted.schema(join), by="number")
 
 
 def _routing(counted: _Counted, plan: ThetaStep, blind: bytes) -> Column:
@@ -203,24 +202,17 @@ def _routing(counted: _Counted, plan: ThetaStep, blind: bytes) -> Column:
     return fitted(samples, fit, blind)
 
 
-def _beside(counted: _Counted, *, streaming: bool) -> DataFrame:
+def _beside(counted: _Counted, recorder: Recorder) -> DataFrame:
     segment = T.StructType([T.StructField("segment", T.BinaryType())])
     whole = counted.flat(BOXES).coalesce(1).mapInArrow(arrow_function(PackStage()), segment).scalar()
-    stage = BesideStage(**counted.arguments(), packed=streaming)
+    stage = BesideStage(**counted.arguments(), packed=recorder.streaming)
     points = counted.flat(POINTS)
-    if streaming:
+    if recorder.streaming:
         blocks = points.mapInArrow(arrow_function(PackStage(whole=False)), segment)
         points = blocks.select("segment", whole.alias("g"))
     else:
         points = carrying(points, whole)
-    return points.mapInArrow(arrow_function(stage), counted.schema(stage))
-
-
-def _cell_function(stage: JoinStage) -> ArrowFunction:
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return stage.run(batches, _task_load())
-
-    return cell_function(run)
+    return recorder.run(points, stage, counted.schema(stage))
 
 
 _loads: dict[int, TaskLoad] = {}

@@ -1,7 +1,8 @@
 """Counters of a join, from the workers to the user.
 
-Kernels put their counters on rows of their own.  An observation adds them up on the way, in batch and in streaming, so
-they reach :func:`dovetail.metrics`, a query's progress and every listener of Spark; then the rows are dropped.
+Kernels put their counters on rows of their own.  In a stream an observation adds them up on the way, so they reach the
+query's progress and every listener of Spark; then the rows are dropped.  A batch join takes them off the rows before
+they leave Python (:mod:`dovetail.spark.ledger`), and its observation only tells that an action has finished.
 """
 
 from __future__ import annotations
@@ -14,9 +15,13 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
+from pyspark.sql.utils import is_remote
 
 from dovetail.errors import ArgumentError
 from dovetail.plan import Plan
+from dovetail.spark.ledger import Ledger, Stage, tapped
+from dovetail.spark.routing import arrow_function, cell_function
 
 _HANDLE = "_dovetail"
 _numbers = itertools.count(1)
@@ -40,13 +45,29 @@ class Recorder:
         self.tasks = tasks
         self.streaming = streaming
         self.counters: list[Observation] = []
+        self.ledgers: list[Ledger] = []
         self.results: Observation | None = None
+
+    def run(self, inputs: DataFrame, stage: Stage, schema: T.StructType, *, by: str | None = None) -> DataFrame:
+        """The rows that a stage makes of its inputs, in groups `by` a column or task by task; its counters recorded.
+
+        The last column of `schema` (``m``) holds the counters of a cell, on a row of its own.
+        """
+        if not self.streaming and not is_remote():
+            ledger = Ledger()
+            self.ledgers.append(ledger)
+            stage = tapped(stage, ledger, inputs.sparkSession.sparkContext)
+            observation = Observation(f"{self.name}#{next(_numbers)}")
+            self.counters.append(observation)
+            inputs = inputs.observe(observation, F.count(F.lit(1)).alias("segments"))
+            return _applied(inputs, stage, T.StructType(schema.fields[:-1]), by)
+        return self.counted(_applied(inputs, stage, schema, by))
 
     def counted(self, found: DataFrame) -> DataFrame:
         """What a kernel found, without its counters (``m``), which an observation collects.
 
         Batch collects the counters of all cells as they are and adds them up in :func:`metrics`: one expression a row
-        costs next to nothing, ten would cost more than the join.  A stream reports named sums, for listeners.
+        costs little, ten would cost more than the join.  A stream reports named sums, for listeners.
         """
         counter = F.col("m")
         if self.streaming:
@@ -66,11 +87,19 @@ class Recorder:
 
     def read(self, timeout: float) -> dict[str, Any]:
         """The counters of an action that has finished."""
-        cells = [row for one in self.counters for row in _get(one, timeout)["cells"]]
+        seen = [_get(one, timeout) for one in self.counters]
+        cells = [row for ledger in self.ledgers for row in ledger.cells()]
+        cells += [row for one in seen for row in one.get("cells", [])]
         raw = {name: _total(name, [row[at] for row in cells]) for at, name in enumerate(self.names)}
         if self.results is not None:
             raw["results"] = _get(self.results, timeout)["results"]
         return _derived(raw, self.tasks)
+
+
+def _applied(inputs: DataFrame, stage: Stage, schema: T.StructType, by: str | None) -> DataFrame:
+    if by is None:
+        return inputs.mapInArrow(arrow_function(stage), schema)
+    return inputs.groupBy(by).applyInArrow(cell_function(stage), schema)
 
 
 def named_sums(names: Sequence[str]) -> list[Column]:

@@ -26,8 +26,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from dovetail.errors import DovetailError, SetupError
 from dovetail.family import StreamKernel
 from dovetail.segments import FORMAT, binary_column, blocks, pack, unpack
+from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Recorder
-from dovetail.spark.routing import ArrowFunction, arrow_function, cell_function
+from dovetail.spark.routing import arrow_function
 from dovetail.spark.worker import settle
 
 PACKED = T.StructType(
@@ -265,7 +266,7 @@ def run_kernel(
             together = together.repartition(partitions, "cell")
         schema = T.StructType([*fields, T.StructField("m", T.ArrayType(T.LongType()))])
         whole = _whole_cells(make, recorder.names, types, schema.names)
-        return recorder.counted(together.groupBy("cell").applyInArrow(whole, schema))
+        return recorder.run(together, whole, schema, by="cell")
     _check_store(together)
     cell, mode = Cell(make, recorder.names), "EventTime" if event_time else "None"
     found = recorder.counted(together.groupBy("cell").transformWithState(cell, RESULT, "append", mode))
@@ -274,13 +275,13 @@ def run_kernel(
 
 def _whole_cells(
     make: Callable[[], StreamKernel], metrics: tuple[str, ...], types: tuple[pa.DataType, ...], names: list[str]
-) -> ArrowFunction:
+) -> Stage:
     """The same kernel on static inputs, the stream whose input came at once: its rows, then its counters.
 
     Rows leave as rows, not packed: nothing has to carry or store them.
     """
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         kernel = make()
         kernel.restore({}, None)
         arrived: list[tuple[int, int, Any]] = []
@@ -297,7 +298,7 @@ def _whole_cells(
         none = [pa.nulls(1, kind) for kind in types]  # type: ignore[call-overload]
         yield pa.RecordBatch.from_arrays([*none, counts], names=names)
 
-    return cell_function(run)
+    return run
 
 
 def _check_store(frame: DataFrame) -> None:

@@ -1,0 +1,93 @@
+"""Counters of a batch join on their way to the driver, beside the rows and not among them.
+
+A counter that travels on a row of its own makes Spark look at every row to find it, copy the others, and drop it: half
+of the time that results take from Python to Spark.  An accumulator costs nothing a row.  Spark Connect has none, so
+there counters stay on rows (:mod:`dovetail.spark.metrics`).
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
+
+import pyarrow as pa
+from pyspark import Accumulator, AccumulatorParam, TaskContext
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+Entry = tuple[str, str, tuple[int, int], list[int]]
+"""Which ledger, which action, which cell of which task, and the counters."""
+
+Stage = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+class Ledger:
+    """The counters of the latest action on a frame."""
+
+    def __init__(self) -> None:
+        self.name = uuid.uuid4().hex
+        self._action = ""
+        self._cells: dict[tuple[int, int], list[int]] = {}
+        _open[self.name] = self
+
+    def take(self, action: str, cell: tuple[int, int], counts: list[int]) -> None:
+        """Note the counters of a cell; a task that ran again replaces what it had noted."""
+        if action != self._action:
+            self._action, self._cells = action, {}
+        self._cells[cell] = counts
+
+    def cells(self) -> list[list[int]]:
+        """The counters of all cells."""
+        return list(self._cells.values())
+
+
+_open: WeakValueDictionary[str, Ledger] = WeakValueDictionary()
+"""Ledgers of frames that somebody still holds.  Counters of other frames are dropped as they come in."""
+
+
+class _Post(AccumulatorParam[list[Entry]]):
+    """Workers collect entries; the driver hands them to their ledgers and keeps none."""
+
+    def zero(self, value: list[Entry]) -> list[Entry]:
+        """No entries."""
+        return []
+
+    def addInPlace(self, value: list[Entry], more: list[Entry]) -> list[Entry]:  # noqa: N802
+        """Called by Spark wherever entries meet."""
+        if _posts:
+            for name, action, cell, counts in more:
+                ledger = _open.get(name)
+                if ledger is not None:
+                    ledger.take(action, cell, counts)
+            return value
+        value.extend(more)
+        return value
+
+
+_posts: dict[str, Accumulator[list[Entry]]] = {}
+"""One accumulator for each application, because Spark never lets go of one.  Workers have none."""
+
+
+def tapped(stage: Stage, ledger: Ledger, context: SparkContext) -> Stage:
+    """A stage whose counters (the row with ``m``) go to a ledger, and whose rows leave without that column."""
+    application = str(context.applicationId)
+    if application not in _posts:
+        _posts[application] = context.accumulator([], _Post())
+    post, name, serial = _posts[application], ledger.name, [0]
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in stage(batches):
+            counts = rows.column(rows.num_columns - 1)
+            if rows.num_rows == 1 and counts[0].is_valid:
+                task: Any = TaskContext.get()
+                action = task.getLocalProperty("spark.sql.execution.id") or ""
+                # The function is sent anew to every task, so each counts its cells from 0.
+                post.add([(name, action, (task.partitionId(), serial[0]), counts[0].as_py())])
+                serial[0] += 1
+            elif rows.num_rows:
+                yield rows.select(range(rows.num_columns - 1))
+
+    return run
