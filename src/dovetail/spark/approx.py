@@ -16,6 +16,7 @@ from dovetail.codes import order_codes
 from dovetail.families.approx.kernel import BUDGET, METRICS, ApproxKernel
 from dovetail.families.approx.router import budgets, cells_of, cut
 from dovetail.families.approx.spec import FACTS, ApproxSpec
+from dovetail.nesting import Nested
 from dovetail.plan.approx import RESERVED, ApproxPlan
 from dovetail.segments import binary_column, blocks, pack
 from dovetail.spark.frames import Side, filtered_sides, hash_column, key_columns
@@ -92,8 +93,11 @@ def approx_frame(frames: Mapping[str, DataFrame], plan: ApproxPlan) -> DataFrame
     streaming = bool(plan.streams)
     recorder = Recorder(f"dovetail({','.join(plan.inputs)})", plan.cells, streaming=streaming, names=METRICS)
     handle.recorders.append(recorder)
-    found = run_kernel(packed, partial(ApproxKernel, spec), recorder, _fields(sides, spec))
-    rows = _finished(found, sides, spec)
+    shape = [
+        *(part for at, alias in enumerate(spec.aliases) for part in sides[alias].shape(f"i{at}_")),
+        _sampling(spec),
+    ]
+    rows = run_kernel(packed, partial(ApproxKernel, spec), recorder, _fields(sides, spec), shape=shape)
     if plan.rests:
         rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in plan.rests))))
     return attach(rows, handle)
@@ -128,21 +132,14 @@ def _fields(sides: Mapping[str, Side], spec: ApproxSpec) -> list[T.StructField]:
     return fields + [T.StructField(n, kinds.get(n, T.LongType())) for n in spec.output_names()[len(fields) :]]
 
 
-def _finished(flat: DataFrame, sides: Mapping[str, Side], spec: ApproxSpec) -> DataFrame:
-    columns: list[Column] = []
-    for at, alias in enumerate(spec.aliases):
-        columns += sides[alias].structs(f"i{at}_")
-    return flat.select(*columns, _sampling(spec))
-
-
-def _sampling(spec: ApproxSpec) -> Column:
-    parts = [F.col("cell"), F.col("at")]
-    if spec.weighted and not spec.detail:
-        parts = [F.col("weight"), *parts]
-    elif spec.weighted:
+def _sampling(spec: ApproxSpec) -> Nested:
+    """How a result was sampled."""
+    names = ["weight", "cell", "at"] if spec.weighted else ["cell", "at"]
+    fields: list[tuple[str, str | Nested]] = [(name, name) for name in names]
+    if spec.weighted and spec.detail:
         rows = [
-            F.struct(*[F.col(f"{what}{at}").alias(what) for what in FACTS]).alias(alias)
+            (alias, Nested(alias, tuple((what, f"{what}{at}") for what in FACTS)))
             for at, alias in enumerate(spec.aliases)
         ]
-        parts = [F.col("weight"), *parts, F.col("stratum"), F.col("value"), F.struct(*rows).alias("rows")]
-    return F.struct(*parts).alias(RESERVED)
+        fields += [("stratum", "stratum"), ("value", "value"), ("rows", Nested("rows", tuple(rows)))]
+    return Nested(RESERVED, tuple(fields))

@@ -27,6 +27,7 @@ from dovetail.families.theta.joining import (
 )
 from dovetail.families.theta.router import without_sample
 from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage, Source
+from dovetail.nesting import Nested
 from dovetail.plan.theta import ThetaStep
 from dovetail.sampling import DENSE, SPARSE
 from dovetail.spark.frames import Side, hash_column, key_columns, payload_source
@@ -59,8 +60,9 @@ def join_step(left: Side, right: Side, plan: ThetaStep, recorder: Recorder) -> D
 def _joined(left: Side, right: Side, plan: ThetaStep, recorder: Recorder) -> DataFrame:
     points, boxes = (right, left) if plan.step.swapped else (left, right)
     counted = _Counted(plan, points, boxes)
-    found = _beside(counted, recorder) if plan.broadcast else _shuffled(counted, plan, recorder)
-    return counted.finished(found, left, right)
+    shape = counted.shape([*left.fields, *right.fields])
+    found = (_beside if plan.broadcast else _shuffled)(counted, recorder, shape)
+    return found if shape and not plan.rests else counted.finished(found, left, right)
 
 
 class _Counted:
@@ -125,39 +127,39 @@ class _Counted:
         travelling = [key for key, source in zip(every, self.sources[side], strict=False) if source is None]
         return of.frame.select(*of.payload_columns(), *travelling, *every[len(self.sources[side]) :])
 
-    def finished(self, found: DataFrame, left: Side, right: Side) -> DataFrame:
-        """Flat columns back into structs, with the conditions that only Spark can evaluate applied."""
+    def shape(self, order: list[str]) -> list[Nested] | None:
+        """The structs that leave a pair stage, in the order of the aliases; None while Spark has to judge pairs."""
         how = self.plan.kernel_options.how
-        pairs = how in ("inner", "left") or self.candidates
+        if self.candidates:
+            return None
+        shapes = self.points.shape("c")
+        if how in ("inner", "left"):
+            shapes += self.boxes.shape("d", present="b" if how == "left" else None)
+        return sorted(shapes, key=lambda one: order.index(one.name))
+
+    def finished(self, found: DataFrame, left: Side, right: Side) -> DataFrame:
+        """The rows for which the conditions hold that only Spark can evaluate."""
+        how = self.plan.kernel_options.how
+        verdict = F.expr(" AND ".join(f"({sql})" for sql in self.plan.rests))
+        if not self.candidates:
+            return found.filter(verdict)
+        columns = [*self.points.structs("c"), *self.boxes.structs("d", present=F.col("b"))]
+        # An alias may be called c0 or R, as our own columns are.  No alias contains a #.
+        both = found.select(*columns, F.struct(*found.columns).alias("#found"))
+        keep = F.coalesce(F.when(F.col("#found.b"), verdict), F.lit(False))
+        judged = both.select("#found.*", keep.alias("keep"))
+        finish = FinishStage(how, self.payload[POINTS], self.payload[BOXES])
+        wanted = self.payload[POINTS] + (self.payload[BOXES] + 1 if how == "left" else 0)
+        schema = self.schema(JoinStage(**self.arguments()))
+        rows = judged.mapInArrow(arrow_function(finish), T.StructType(schema.fields[:wanted]))
         columns = self.points.structs("c")
-        if pairs:
-            present = F.col("b") if how == "left" or self.candidates else None
-            columns += self.boxes.structs("d", present=present)
-        if self.plan.rests:
-            verdict = F.expr(" AND ".join(f"({sql})" for sql in self.plan.rests))
-            if not self.candidates:
-                return _ordered(found.select(*columns).filter(verdict), left, right)
-            # An alias may be called c0 or R, as our own columns are.  No alias contains a #.
-            both = found.select(*columns, F.struct(*found.columns).alias("#found"))
-            keep = F.coalesce(F.when(F.col("#found.b"), verdict), F.lit(False))
-            judged = both.select("#found.*", keep.alias("keep"))
-            finish = FinishStage(how, self.payload[POINTS], self.payload[BOXES])
-            wanted = self.payload[POINTS] + (self.payload[BOXES] + 1 if how == "left" else 0)
-            schema = self.schema(JoinStage(**self.arguments()))
-            found = judged.mapInArrow(arrow_function(finish), T.StructType(schema.fields[:wanted]))
-            columns = self.points.structs("c")
-            if how == "left":
-                columns += self.boxes.structs("d", present=F.col("b"))
-        rows = found.select(*columns)
-        return _ordered(rows, left, right) if how in ("inner", "left") else rows
+        if how != "left":
+            return rows.select(*columns)
+        return rows.select(*columns, *self.boxes.structs("d", present=F.col("b"))).select(*left.fields, *right.fields)
 
 
-def _ordered(rows: DataFrame, left: Side, right: Side) -> DataFrame:
-    names = [*left.fields, *right.fields]
-    return rows if rows.columns == names else rows.select(*names)
-
-
-def _shuffled(counted: _Counted, plan: ThetaStep, recorder: Recorder) -> DataFrame:
+def _shuffled(counted: _Counted, recorder: Recorder, shape: list[Nested] | None) -> DataFrame:
+    plan = counted.plan
     arguments: dict[str, Any] = {
         "step": plan.step,
         "options": plan.kernel_options,
@@ -166,7 +168,7 @@ def _shuffled(counted: _Counted, plan: ThetaStep, recorder: Recorder) -> DataFra
     }
     partitions = plan.shuffle_partitions
     blind = without_sample(plan.step, partitions).to_buffer().to_pybytes()
-    routing = _routing(counted, plan, blind) if plan.sampled else None
+    routing = _routing(counted, blind) if plan.sampled else None
     segments = []
     for side in (POINTS, BOXES):
         stage = RouteStage(**arguments, side=side, routing=blind if routing is None else None)
@@ -179,10 +181,11 @@ def _shuffled(counted: _Counted, plan: ThetaStep, recorder: Recorder) -> DataFra
     def of_cell(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return join.run(batches, _task_load())
 
-    return recorder.run(in_turn, of_cell, counted.schema(join), by="number")
+    return recorder.run(in_turn, of_cell, counted.schema(join), by="number", shape=shape)
 
 
-def _routing(counted: _Counted, plan: ThetaStep, blind: bytes) -> Column:
+def _routing(counted: _Counted, blind: bytes) -> Column:
+    plan = counted.plan
     # The paper's algorithms look at every value.
     everything = plan.kernel_options.algorithm != "auto"
     fit = FitStage(
@@ -202,7 +205,7 @@ def _routing(counted: _Counted, plan: ThetaStep, blind: bytes) -> Column:
     return fitted(samples, fit, blind)
 
 
-def _beside(counted: _Counted, recorder: Recorder) -> DataFrame:
+def _beside(counted: _Counted, recorder: Recorder, shape: list[Nested] | None) -> DataFrame:
     segment = T.StructType([T.StructField("segment", T.BinaryType())])
     whole = counted.flat(BOXES).coalesce(1).mapInArrow(arrow_function(PackStage()), segment).scalar()
     stage = BesideStage(**counted.arguments(), packed=recorder.streaming)
@@ -212,7 +215,7 @@ def _beside(counted: _Counted, recorder: Recorder) -> DataFrame:
         points = blocks.select("segment", whole.alias("g"))
     else:
         points = carrying(points, whole)
-    return recorder.run(points, stage, counted.schema(stage))
+    return recorder.run(points, stage, counted.schema(stage), shape=shape)
 
 
 _loads: dict[int, TaskLoad] = {}

@@ -19,6 +19,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from dovetail.errors import ArgumentError, PredicateError, UnsupportedTypeError, listing
 from dovetail.families.theta.spec import Key, KeyType
 from dovetail.families.theta.stages import Source
+from dovetail.nesting import Nested
 from dovetail.predicates import Band, Equality, Inequality, Predicate, Term
 
 _DAY = 86_400_000_000
@@ -72,6 +73,16 @@ class Side:
             columns.append((whole if present is None else F.when(present, whole)).alias(alias))
         return columns
 
+    def shape(self, prefix: str, *, present: str | None = None) -> list[Nested]:
+        """What :meth:`structs` makes, for a stage that makes it before its rows leave Python."""
+        shapes = []
+        at = 0
+        for alias, struct in self.fields.items():
+            names = struct.fieldNames()
+            shapes.append(Nested(alias, tuple((name, f"{prefix}{at + n}") for n, name in enumerate(names)), present))
+            at += len(names)
+        return shapes
+
     def missing(self) -> list[Column]:
         """One NULL struct per alias."""
         return [F.lit(None).cast(struct).alias(alias) for alias, struct in self.fields.items()]
@@ -87,6 +98,18 @@ def filtered_sides(frames: Mapping[str, DataFrame], filters: Sequence[tuple[str,
             kept = kept.filter(F.expr(sql))
         sides[alias] = Side(kept, side.fields)
     return sides
+
+
+def nested_fields(flat: Sequence[T.StructField], shape: Sequence[Nested]) -> list[T.StructField]:
+    """The structs of a shape as Spark's fields, with the types of the flat columns."""
+    kinds = {field.name: field.dataType for field in flat}
+
+    def kind(part: str | Nested) -> T.DataType:
+        if isinstance(part, str):
+            return kinds[part]
+        return T.StructType([T.StructField(name, kind(inner)) for name, inner in part.fields])
+
+    return [T.StructField(one.name, kind(one)) for one in shape]
 
 
 def quoted(name: str) -> str:

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import itertools
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.utils import is_remote
 
 from dovetail.errors import ArgumentError
+from dovetail.nesting import Nested, nest
 from dovetail.plan import Plan
+from dovetail.spark.frames import nested_fields
 from dovetail.spark.ledger import Ledger, Stage, tapped
 from dovetail.spark.routing import arrow_function, cell_function
 
@@ -48,11 +51,23 @@ class Recorder:
         self.ledgers: list[Ledger] = []
         self.results: Observation | None = None
 
-    def run(self, inputs: DataFrame, stage: Stage, schema: T.StructType, *, by: str | None = None) -> DataFrame:
+    def run(
+        self,
+        inputs: DataFrame,
+        stage: Stage,
+        schema: T.StructType,
+        *,
+        by: str | None = None,
+        shape: Sequence[Nested] | None = None,
+    ) -> DataFrame:
         """The rows that a stage makes of its inputs, in groups `by` a column or task by task; its counters recorded.
 
-        The last column of `schema` (``m``) holds the counters of a cell, on a row of its own.
+        The last column of `schema` (``m``) holds the counters of a cell, on a row of its own.  With a `shape`, the
+        other columns come out as its structs.
         """
+        if shape is not None:
+            stage = nesting(stage, shape)
+            schema = T.StructType([*nested_fields(schema.fields, shape), schema.fields[-1]])
         if not self.streaming and not is_remote():
             ledger = Ledger()
             self.ledgers.append(ledger)
@@ -94,6 +109,16 @@ class Recorder:
         if self.results is not None:
             raw["results"] = _get(self.results, timeout)["results"]
         return _derived(raw, self.tasks)
+
+
+def nesting(stage: Stage, shape: Sequence[Nested]) -> Stage:
+    """A stage whose rows come out in the structs of a shape, before the column of the counters."""
+
+    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in stage(batches):
+            yield nest(rows, shape).append_column("m", rows.column(rows.num_columns - 1))
+
+    return run
 
 
 def _applied(inputs: DataFrame, stage: Stage, schema: T.StructType, by: str | None) -> DataFrame:

@@ -25,7 +25,9 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from dovetail.errors import DovetailError, SetupError
 from dovetail.family import StreamKernel
+from dovetail.nesting import Nested, nest
 from dovetail.segments import FORMAT, binary_column, blocks, pack, unpack
+from dovetail.spark.frames import nested_fields
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Recorder
 from dovetail.spark.routing import arrow_function
@@ -209,9 +211,10 @@ class Stored(Mapping[str, pa.RecordBatch]):
 
 @dataclass(frozen=True)
 class UnpackRows:
-    """Packed results in; their rows out, with these types."""
+    """Packed results in; their rows out, with these types and, if there is one, in this shape."""
 
     types: tuple[pa.DataType, ...]
+    shape: Sequence[Nested] | None = None
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
@@ -219,7 +222,8 @@ class UnpackRows:
             for segment in batch.column(0):
                 if segment.is_valid:
                     rows = unpack(segment.as_buffer())
-                    yield pa.RecordBatch.from_arrays(typed(rows, self.types), names=rows.schema.names)
+                    rows = pa.RecordBatch.from_arrays(typed(rows, self.types), names=rows.schema.names)
+                    yield rows if self.shape is None else nest(rows, self.shape)
 
 
 def typed(rows: pa.RecordBatch, types: Sequence[pa.DataType]) -> list[pa.Array[Any]]:
@@ -239,6 +243,7 @@ def run_kernel(
     *,
     event_time: bool = False,
     partitions: int | None = None,
+    shape: Sequence[Nested] | None = None,
 ) -> DataFrame:
     """The rows that a kernel gives of packed inputs, streaming or static, its counters recorded on the way.
 
@@ -256,6 +261,8 @@ def run_kernel(
         Whether the kernel of a stream uses Spark's watermark and timers.
     partitions
         Shuffle partitions of a static join, the session's by default.
+    shape
+        The structs that those columns are to come out as.
     """
     together = packed[0]
     for other in packed[1:]:
@@ -266,11 +273,12 @@ def run_kernel(
             together = together.repartition(partitions, "cell")
         schema = T.StructType([*fields, T.StructField("m", T.ArrayType(T.LongType()))])
         whole = _whole_cells(make, recorder.names, types, schema.names)
-        return recorder.run(together, whole, schema, by="cell")
+        return recorder.run(together, whole, schema, by="cell", shape=shape)
     _check_store(together)
     cell, mode = Cell(make, recorder.names), "EventTime" if event_time else "None"
     found = recorder.counted(together.groupBy("cell").transformWithState(cell, RESULT, "append", mode))
-    return found.mapInArrow(arrow_function(UnpackRows(types)), T.StructType(list(fields)))
+    leaving = list(fields) if shape is None else nested_fields(fields, shape)
+    return found.mapInArrow(arrow_function(UnpackRows(types, shape)), T.StructType(leaving))
 
 
 def _whole_cells(

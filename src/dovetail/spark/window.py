@@ -17,6 +17,7 @@ from dovetail.families.theta.spec import Key
 from dovetail.families.window.kernel import WindowJoinKernel, metric_names
 from dovetail.families.window.router import WindowRouter
 from dovetail.families.window.spec import WindowJoinSpec, placed
+from dovetail.nesting import Nested
 from dovetail.plan.window import WindowPlan
 from dovetail.spark.frames import Side, filtered_sides, key_columns, payload_source
 from dovetail.spark.metrics import Handle, Recorder, attach
@@ -40,13 +41,11 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
     recorder = Recorder(f"dovetail({','.join(plan.inputs)})", 1, streaming=streaming, names=names, sums=sums)
     handle.recorders.append(recorder)
     fields = _fields(sides, spec)
-    flat = run_kernel(packed, kernel, recorder, fields, partitions=plan.partitions)
     outer = len(fields) > sum(spec.payload[side] for side in spec.emitted)
-    columns: list[Column] = []
+    shape: list[Nested] = []
     for side in spec.emitted:
-        present = F.col(f"p{side}") if outer else None
-        columns += sides[spec.aliases[side]].structs(f"i{side}_", present=present)
-    rows = flat.select(*columns)
+        shape += sides[spec.aliases[side]].shape(f"i{side}_", present=f"p{side}" if outer else None)
+    rows = run_kernel(packed, kernel, recorder, fields, partitions=plan.partitions, shape=shape)
     if plan.rests:
         rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in plan.rests))))
     return attach(rows, handle)

@@ -12,6 +12,7 @@ from pyspark.sql import types as T
 from dovetail.errors import ArgumentError, UnboundedJoinError, UnsupportedTypeError, unknown_column
 from dovetail.families.theta.spec import Key
 from dovetail.families.theta.windowed import CELLS, METRICS, CellOfTime, WindowKernel, WindowSpec, WindowStep
+from dovetail.nesting import Nested
 from dovetail.plan.theta import ThetaPlan
 from dovetail.spark.frames import Side, filtered_sides, key_columns, quoted
 from dovetail.spark.metrics import Handle, Recorder, attach
@@ -31,8 +32,8 @@ def window_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan) -> DataFrame:
     handle.recorders.append(recorder)
     event_time = isinstance(plan.window, TimeWindow)
     fields = _fields(sides, plan)
-    flat = run_kernel(packed, partial(WindowKernel, spec), recorder, fields, event_time=event_time)
-    rows = flat.select(*_structs(sides, plan))
+    shape = _shape(sides, plan)
+    rows = run_kernel(packed, partial(WindowKernel, spec), recorder, fields, event_time=event_time, shape=shape)
     rests = [sql for step in plan.steps for sql in step.rests]
     if rests:
         rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in rests))))
@@ -142,8 +143,8 @@ def _fields(sides: Mapping[str, Side], plan: ThetaPlan) -> list[T.StructField]:
     return fields
 
 
-def _structs(sides: Mapping[str, Side], plan: ThetaPlan) -> list[Column]:
-    columns: list[Column] = []
+def _shape(sides: Mapping[str, Side], plan: ThetaPlan) -> list[Nested]:
+    shape: list[Nested] = []
     for at, alias in enumerate(_emitted(plan)):
-        columns += sides[alias].structs(f"i{at}_", present=F.col(f"p{at}") if _is_outer(plan) else None)
-    return columns
+        shape += sides[alias].shape(f"i{at}_", present=f"p{at}" if _is_outer(plan) else None)
+    return shape
