@@ -59,9 +59,9 @@ def tasks_of(rows: pa.Table, knobs: Knobs) -> list[list[pa.RecordBatch]]:
     ]
 
 
-def first_only(value: bytes | None, rows: int) -> pa.Array:
-    """A value on the first row, NULL on all others."""
-    return pa.array([value if at == 0 else None for at in range(rows)], pa.binary())
+def first_only(value: bytes | None, rows: int, *, batch: int) -> pa.Array:
+    """A list of a value on the first row of the first batch, NULL on all others."""
+    return pa.array([[value] if at == batch == 0 else None for at in range(rows)], pa.list_(pa.binary()))
 
 
 def joining(case: Case, **options: object) -> JoinStage:
@@ -92,7 +92,7 @@ def shuffled(case: Case, knobs: Knobs) -> list[pa.RecordBatch]:
         for batches in tasks_of(rows, knobs):
             if knobs.sampled:
                 batches = [
-                    batch.append_column("g", first_only(raw if i == 0 else None, batch.num_rows))
+                    batch.append_column("g", first_only(raw, batch.num_rows, batch=i))
                     for i, batch in enumerate(batches)
                 ]
             segments.extend(stage(iter(batches)))
@@ -148,8 +148,7 @@ def test_beside_the_whole_right_side(case, batch_rows, packed):
         found = list(stage(iter(rows.to_batches())))
     else:
         marked = [
-            batch.append_column("g", first_only(right if i == 0 else None, batch.num_rows))
-            for i, batch in enumerate(batches)
+            batch.append_column("g", first_only(right, batch.num_rows, batch=i)) for i, batch in enumerate(batches)
         ]
         found = list(stage(iter(marked)))
     assert pairs(found) == case.expected()

@@ -227,7 +227,7 @@ def _beside(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:
         blocks = rows.mapInArrow(arrow_function(PackStage(whole=False)), _SEGMENT)
         rows = blocks.select("segment", whole.alias("g"))
     else:
-        rows = carrying(rows, whole)
+        rows = carrying(rows, F.array(whole))
     return recorder.run(rows, stage, flat.schema())
 
 

@@ -214,7 +214,7 @@ def _beside(counted: _Counted, recorder: Recorder, shape: list[Nested] | None) -
         blocks = points.mapInArrow(arrow_function(PackStage(whole=False)), segment)
         points = blocks.select("segment", whole.alias("g"))
     else:
-        points = carrying(points, whole)
+        points = carrying(points, F.array(whole))
     return recorder.run(points, stage, counted.schema(stage), shape=shape)
 
 

@@ -41,18 +41,18 @@ def sampled(frame: DataFrame, *, side: int, everything: bool = False) -> DataFra
 
 
 def fitted(samples: Sequence[DataFrame], fit: Callable[..., Iterator[pa.RecordBatch]], blind: bytes) -> Column:
-    """The routing that one task fits to the samples, as a scalar subquery.
+    """The routing that one task fits to the samples, as a scalar subquery, in an array for :func:`carrying`.
 
     Spark runs nobody to fit one where it sees that all samples are empty; then it is `blind`.
     """
     gathered = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), samples)
     schema = T.StructType([T.StructField("routing", T.BinaryType())])
     found = gathered.repartition(1).mapInArrow(arrow_function(fit), schema).scalar()
-    return F.coalesce(found, F.lit(blind))
+    return F.array(F.coalesce(found, F.lit(blind)))
 
 
 def carrying(frame: DataFrame, value: Column | None) -> DataFrame:
-    """Rows with a last column ``g`` that holds `value` on the first row of each task, and NULL on all others.
+    """Rows with a last column ``g``: `value`, an array, on the first row of each task, and NULL on all others.
 
     Without a value, the rows as they are.
     """

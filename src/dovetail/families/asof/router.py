@@ -208,7 +208,7 @@ def nearest_in_slices(
 
 
 @njit
-def carried(winners: Index, bases: Index, sizes: Index, last: bool) -> tuple[Index, Index]:  # pragma: no cover
+def passed_on(winners: Index, bases: Index, sizes: Index, last: bool) -> tuple[Index, Index]:  # pragma: no cover
     """For each slice of each key the winner of the nearest slice before it (or behind it) that has one.
 
     `winners` holds a row for each slice of each key, -1 for none.  Comes back as rows and the places they go to.

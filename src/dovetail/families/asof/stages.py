@@ -22,12 +22,12 @@ import pyarrow as pa
 from dovetail.codes import Codes, Kind, order_codes, valid_mask
 from dovetail.families.asof.compiled import Index, Places
 from dovetail.families.asof.kernel import KeyNumbers, RightIndex, key_columns, last_of_runs, time_codes, usable
-from dovetail.families.asof.router import Routing, carried, fit, nearest_in_slices, without_sample
+from dovetail.families.asof.router import Routing, fit, nearest_in_slices, passed_on, without_sample
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
 from dovetail.families.theta.compiled import group_rows
 from dovetail.families.theta.joining import beside_blocks
 from dovetail.families.theta.stages import row_hashes
-from dovetail.segments import binary_column, blocks, concat, unpack
+from dovetail.segments import binary_column, blocks, concat, known_or_carried, packed_column, unpack
 
 METRICS = ("rows_left", "rows_right", "copies", "ties", "matched", "results", "cells", "kernel_us")
 """The counters of a cell, in the order in which they leave a task."""
@@ -39,22 +39,6 @@ def hashes_of(columns: list[pa.Array[Any]], size: int) -> Index:
         return np.zeros(size, dtype=np.int64)
     batch = pa.RecordBatch.from_arrays(columns, names=[str(at) for at in range(len(columns))])
     return row_hashes(batch, len(columns))
-
-
-def packed_column(parts: list[pa.RecordBatch]) -> pa.Array[Any]:
-    """Batches of one schema as a binary column of segments, written in place: all rows are copied once."""
-    if not parts:
-        return pa.array([], pa.binary())
-    schema = parts[0].schema
-    head = schema.serialize().size + 64
-    buffer = pa.allocate_buffer(sum(pa.ipc.get_record_batch_size(part) + head for part in parts))
-    sink = pa.FixedSizeBufferWriter(buffer)
-    offsets = np.zeros(len(parts) + 1, dtype=np.int32)
-    for at, part in enumerate(parts, start=1):
-        with pa.ipc.new_stream(sink, schema) as writer:
-            writer.write_batch(part)
-        offsets[at] = sink.tell()
-    return pa.Array.from_buffers(pa.binary(), len(parts), [None, pa.py_buffer(offsets.tobytes()), buffer])
 
 
 @dataclass(frozen=True)
@@ -94,12 +78,11 @@ class RouteStage:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
-        routing = Routing.from_buffer(self.routing) if self.routing is not None else None
-        for block in blocks(batches):
-            if routing is None:
-                routing = Routing.from_buffer(block.column(block.num_columns - 1)[0].as_buffer())
-            if self.routing is None:
-                block = block.select(range(block.num_columns - 1))
+        packed, rows_in = known_or_carried(self.routing, batches)
+        if packed is None:
+            return
+        routing = Routing.from_buffer(packed)
+        for block in blocks(rows_in):
             rows, cells, copies = self.places(block, routing)
             order, ends = group_rows(np.arange(cells.size), cells, routing.numbers.size)
             whole = copies == 0 and rows.size == block.num_rows
@@ -160,7 +143,7 @@ class RouteStage:
                 continue
             near = nearest_in_slices(keys.rows, places, codes[cut], bases, key_sizes, last)
             winners = self._winners(block, cut, bases[keys.rows[near]] + places[near], near, int(key_sizes.sum()))
-            rows, to = carried(winners, bases, key_sizes, last)
+            rows, to = passed_on(winners, bases, key_sizes, last)
             key_of = np.repeat(np.arange(keys.count), key_sizes)[to]
             target = firsts[key_of] + to - bases[key_of]
             found.append((cut[rows], routing.cells[target]))

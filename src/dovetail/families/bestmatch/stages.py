@@ -25,7 +25,7 @@ from dovetail.families.bestmatch.router import Routing, axis_codes, cut_axes, fi
 from dovetail.families.bestmatch.spec import BestSpec
 from dovetail.families.theta.stages import row_hashes
 from dovetail.sampling import DENSE, SPARSE, even_sample
-from dovetail.segments import binary_column, blocks, concat, pack
+from dovetail.segments import binary_column, blocks, concat, known_or_carried, packed_column
 
 
 @dataclass(frozen=True)
@@ -79,12 +79,13 @@ class RouteStage:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
-        routing = Routing.from_buffer(self.routing) if self.routing is not None else None
+        packed, rows_in = known_or_carried(self.routing, batches)
+        if packed is None:
+            return
+        routing = Routing.from_buffer(packed)
         place = (self.task() if self.task is not None else 0) << 33
         first = self.spec.payload[self.side]
-        for block in blocks(batches):
-            if routing is None:
-                routing = Routing.from_buffer(block.column(block.num_columns - 1)[0].as_buffer())
+        for block in blocks(rows_in):
             keys = block.columns[first : first + self.spec.keys]
             hashes = _hashes(self.spec, block, self.columns)
             ties = row_hashes(block, first) & 0x3FFF_FFFF
@@ -109,7 +110,7 @@ class RouteStage:
                 pa.array(routing.numbers[targets[starts] // 4], pa.int32()),
                 pa.array(targets[starts] % 4, pa.int32()),
                 pa.array(np.full(starts.size, place), pa.int64()),
-                binary_column([pack(table.slice(a, b - a)) for a, b in zip(starts, ends, strict=True)]),
+                packed_column([table.slice(a, b - a) for a, b in zip(starts, ends, strict=True)]),
             ],
             names=["cell", "side", "place", "segment"],
         )

@@ -27,7 +27,7 @@ from dovetail.families.theta.cross import cross_pairs
 from dovetail.families.theta.encode import encode, usable
 from dovetail.families.theta.kernel import Boxes, Counters, Index, Points, matched, pairs
 from dovetail.families.theta.stages import BOXES, POINTS, Stage
-from dovetail.segments import binary_column, blocks, concat, pack, unpack
+from dovetail.segments import binary_column, blocks, carried, concat, pack, unpack
 
 METRICS = (
     "rows_points", "rows_boxes", "comparisons", "candidates", "kernel_us", "cells", "results",
@@ -300,11 +300,10 @@ def beside_blocks(
             for at in range(batch.num_rows):
                 yield unpack(batch.column(0)[at].as_buffer()), batch.column(1)[at]
         return
-    value = None
-    for block in blocks(batches):
-        if value is None:
-            value = block.column(block.num_columns - 1)[0]
-        yield block.select(range(block.num_columns - 1)), value
+    value, rest = carried(batches)
+    if value is not None:
+        for block in blocks(rest):
+            yield block, value
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,7 @@ from dovetail.families.theta.papers import PairRouting, end_codes, partition_axi
 from dovetail.families.theta.router import Routing, Sample, fit
 from dovetail.families.theta.spec import Options, Step
 from dovetail.sampling import even_sample
-from dovetail.segments import binary_column, blocks, concat, pack, unpack
+from dovetail.segments import binary_column, blocks, concat, known_or_carried, packed_column, unpack
 
 POINTS, BOXES = 0, 1
 
@@ -178,11 +178,12 @@ class RouteStage(Stage):
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
-        routing = read_routing(self.routing) if self.routing is not None else None
+        packed, rows_in = known_or_carried(self.routing, batches)
+        if packed is None:
+            return
+        routing = read_routing(packed)
         payload = self.payload[self.side]
-        for block in blocks(batches):
-            if routing is None:
-                routing = read_routing(block.column(block.num_columns - 1)[0].as_buffer())
+        for block in blocks(rows_in):
             rows, cells = self._places(block, routing)
             order, ends = compiled.group_rows(np.arange(cells.size), cells, routing.cells)
             kept = payload + self.travelling(self.side)
@@ -193,13 +194,13 @@ class RouteStage(Stage):
                 starts[1:] = rows[1:] != rows[:-1]
                 table = table.append_column("s", pa.array(starts[order]))
             full = np.flatnonzero(np.diff(ends))
-            segments = [pack(table.slice(ends[c], ends[c + 1] - ends[c])) for c in full]
+            segments = packed_column([table.slice(ends[c], ends[c + 1] - ends[c]) for c in full])
             yield pa.RecordBatch.from_arrays(
                 [
                     pa.array(routing.numbers[full], pa.int32()),
                     pa.array(full, pa.int32()),
                     pa.array(np.full(full.size, self.side), pa.int32()),
-                    binary_column(segments),
+                    segments,
                 ],
                 names=["number", "cell", "side", "segment"],
             )
