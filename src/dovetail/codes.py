@@ -275,3 +275,28 @@ def _last_below(
                 gallops = _GALLOPS
         found[i] = good
     return found
+
+
+_FEW = 64
+"""Cuts up to this number are counted, and not searched: a search spends its time on branches guessed wrong."""
+
+
+@njit
+def cuts_passed(cuts: Codes, codes: Codes) -> Codes:  # pragma: no cover - compiled
+    """For each code how many of the ascending cuts are not above it.
+
+    Examples
+    --------
+    >>> cuts_passed(np.array([3, 7]), np.array([2, 3, 6, 7, 9])).tolist()
+    [0, 1, 1, 2, 2]
+    """
+    out = np.empty(codes.size, dtype=np.int64)
+    for i in range(codes.size):
+        if cuts.size > _FEW:
+            out[i] = np.searchsorted(cuts, codes[i], side="right")
+            continue
+        code, passed = codes[i], 0
+        for c in range(cuts.size):
+            passed += np.int64(cuts[c] <= code)
+        out[i] = passed
+    return out

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.codes import Codes
+from dovetail.codes import Codes, cuts_passed
 from dovetail.compiling import njit
 from dovetail.families.asof.compiled import Index
 from dovetail.placement import balance, cell_numbers
@@ -57,6 +57,8 @@ class Routing:
 
     def slice_of(self, hashes: Index, codes: Codes) -> Index:
         """The place of each row's slice among all slices."""
+        if self.buckets == 1:
+            return cuts_passed(self.cuts, codes)
         return slices_of(hashes, codes, self.offsets, self.cuts)
 
     def to_buffer(self) -> pa.Buffer:

@@ -25,7 +25,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail import placement
-from dovetail.codes import HIGHEST, LOWEST, Codes
+from dovetail.codes import HIGHEST, LOWEST, Codes, cuts_passed
 from dovetail.compiling import njit
 from dovetail.families.theta.encode import Keys, routing_boxes, routing_points
 from dovetail.families.theta.kernel import Index
@@ -299,6 +299,10 @@ def _locate(
 
 def _cells(bounds: Bounds, hashes: Index, values: Codes, ties: Index) -> Index:
     """The cell of each (hash, value, tie): how many cells begin at or before it."""
+    whole = bounds.value.size and (bounds.tie == LOWEST).all() and (bounds.hash == bounds.hash[0]).all()
+    if whole and (hashes == bounds.hash[0]).all():
+        # Without equality keys all hashes are alike, and the value alone decides.
+        return cuts_passed(bounds.value, values)
     return _locate(bounds.hash, bounds.value, bounds.tie, hashes, values, ties)
 
 
