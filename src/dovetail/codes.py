@@ -295,7 +295,7 @@ def cuts_passed(cuts: Codes, codes: Codes) -> Codes:  # pragma: no cover - compi
         if cuts.size > _FEW:
             out[i] = np.searchsorted(cuts, codes[i], side="right")
             continue
-        code, passed = codes[i], 0
+        code, passed = codes[i], np.int64(0)
         for c in range(cuts.size):
             passed += np.int64(cuts[c] <= code)
         out[i] = passed

@@ -79,3 +79,9 @@ def cell_numbers(places: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[
     for cell, place in enumerate(places):
         numbers[cell] = found[place].pop()
     return numbers
+
+
+def placed(cells: int, partitions: int) -> tuple[int, ...]:
+    """Numbers for so many cells that Spark's hash deals out evenly over its partitions."""
+    places = balance(np.ones(cells), partitions)
+    return tuple(cell_numbers(places, partitions).tolist())

@@ -20,7 +20,8 @@ from dovetail.families.theta.spec import Key
 from dovetail.families.window.graph import Within, window_graph
 from dovetail.families.window.kernel import WindowJoinKernel
 from dovetail.families.window.router import WindowRouter
-from dovetail.families.window.spec import Options, WindowJoinSpec, placed
+from dovetail.families.window.spec import Options, WindowJoinSpec
+from dovetail.placement import placed
 from dovetail.plan.theta import Facts
 from dovetail.plan.window import WindowPlan, plan_window
 from dovetail.predicates import Predicate, Term, parse

@@ -72,9 +72,9 @@ def approx_join(
 
     Returns
     -------
-    A lazy DataFrame with one struct column per alias, and the struct column ``sampling``: ``cell`` and ``at`` (the
-    moment within the cell), and for ``raj``, ``raj_hash`` and ``exact`` the ``weight`` of the result, the inverse of
-    its inclusion probability, with what :func:`estimates` needs besides.
+    A lazy DataFrame with one struct column per alias, and the struct column ``sampling``: for ``raj``, ``raj_hash`` and
+    ``exact`` the ``weight`` of the result, the inverse of its inclusion probability; ``cell`` and ``at`` (the moment
+    within the cell); and what :func:`estimates` needs besides.
 
     Examples
     --------

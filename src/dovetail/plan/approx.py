@@ -43,6 +43,8 @@ class ApproxPlan:
     kinds: tuple[Kind, ...]
     edges: tuple[Edge, ...]
     cells: int
+    partitions: int
+    """Shuffle partitions of a batch join: a cell is never divided, so more than cells would stay empty."""
 
     @property
     def balanced(self) -> bool:
@@ -134,6 +136,7 @@ def plan_approx(inputs: tuple[str, ...], predicate: Predicate, facts: Facts, opt
         kinds=kinds,
         edges=edges,
         cells=cells,
+        partitions=min(cells, facts.shuffle_partitions),
     )
 
 

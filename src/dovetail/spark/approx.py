@@ -17,6 +17,7 @@ from dovetail.families.approx.kernel import BUDGET, METRICS, ApproxKernel
 from dovetail.families.approx.router import budgets, cells_of, cut
 from dovetail.families.approx.spec import FACTS, ApproxSpec
 from dovetail.nesting import Nested
+from dovetail.placement import placed
 from dovetail.plan.approx import RESERVED, ApproxPlan
 from dovetail.segments import binary_column, blocks, pack
 from dovetail.spark.frames import Side, filtered_sides, hash_column, key_columns
@@ -40,6 +41,8 @@ class PackArrivals:
     side: int
     spec: ApproxSpec
     counted: bool
+    numbers: tuple[int, ...]
+    """For each cell the number by which Spark finds its task."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
@@ -56,7 +59,7 @@ class PackArrivals:
                 found = [(c, rows.replace_schema_metadata({BUDGET: str(parts[c])})) for c, rows in found]
             yield pa.RecordBatch.from_arrays(
                 [
-                    pa.array([cell for cell, _ in found], pa.int32()),
+                    pa.array([self.numbers[cell] for cell, _ in found], pa.int32()),
                     pa.array([self.side] * len(found), pa.int32()),
                     pa.array([place] * len(found), pa.int64()),
                     binary_column([pack(rows) for _, rows in found]),
@@ -86,18 +89,23 @@ def approx_frame(frames: Mapping[str, DataFrame], plan: ApproxPlan) -> DataFrame
         counts = _cell_counts(flat, plan.cells)
         flat = [carrying(one, counts) for one in flat]
     flat = [one.select("*", F.spark_partition_id().alias(_PARTITION)) for one in flat]
+    streaming = bool(plan.streams)
+    # A stream knows its cells by the numbers under which their state is stored.
+    numbers = tuple(range(plan.cells)) if streaming else placed(plan.cells, plan.partitions)
     packed = [
-        one.mapInArrow(arrow_function(PackArrivals(at, spec, plan.balanced)), PACKED) for at, one in enumerate(flat)
+        one.mapInArrow(arrow_function(PackArrivals(at, spec, plan.balanced, numbers)), PACKED)
+        for at, one in enumerate(flat)
     ]
     handle = Handle(plan)
-    streaming = bool(plan.streams)
     recorder = Recorder(f"dovetail({','.join(plan.inputs)})", plan.cells, streaming=streaming, names=METRICS)
     handle.recorders.append(recorder)
     shape = [
         *(part for at, alias in enumerate(spec.aliases) for part in sides[alias].shape(f"i{at}_")),
         _sampling(spec),
     ]
-    rows = run_kernel(packed, partial(ApproxKernel, spec), recorder, _fields(sides, spec), shape=shape)
+    rows = run_kernel(
+        packed, partial(ApproxKernel, spec), recorder, _fields(sides, spec), partitions=plan.partitions, shape=shape
+    )
     if plan.rests:
         rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in plan.rests))))
     return attach(rows, handle)
@@ -134,7 +142,7 @@ def _fields(sides: Mapping[str, Side], spec: ApproxSpec) -> list[T.StructField]:
 
 def _sampling(spec: ApproxSpec) -> Nested:
     """How a result was sampled."""
-    names = ["weight", "cell", "at"] if spec.weighted else ["cell", "at"]
+    names = [name for name in ("weight", "cell", "at") if name in spec.output_names()]
     fields: list[tuple[str, str | Nested]] = [(name, name) for name in names]
     if spec.weighted and spec.detail:
         rows = [

@@ -16,8 +16,9 @@ from dovetail.families.shedding.spec import Harvest
 from dovetail.families.theta.spec import Key
 from dovetail.families.window.kernel import WindowJoinKernel, metric_names
 from dovetail.families.window.router import WindowRouter
-from dovetail.families.window.spec import WindowJoinSpec, placed
+from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.nesting import Nested
+from dovetail.placement import placed
 from dovetail.plan.window import WindowPlan
 from dovetail.spark.frames import Side, filtered_sides, key_columns, payload_source
 from dovetail.spark.metrics import Handle, Recorder, attach

@@ -14,6 +14,7 @@ from dovetail.families.approx.encode import axes_of, join_values, row_bytes
 from dovetail.families.approx.priorities import DONE, FULL, Queues, flush, restore_queues, run_queues
 from dovetail.families.approx.reservoirs import restore_reservoirs, run_reservoirs
 from dovetail.families.approx.spec import SLOT_BYTES
+from dovetail.segments import picked
 
 if TYPE_CHECKING:
     from dovetail.families.approx.kernel import ApproxKernel
@@ -54,8 +55,12 @@ class Call:
         self._prepare(hashes)
         self._state = np.zeros(2, dtype=np.int64)
         self._cursor = np.full(spec.sides, FRESH, dtype=np.int64)
-        found, seen, kept, same = (np.empty((CHUNK, spec.sides), dtype=np.int64) for _ in range(4))
-        self.out = Out(found, seen, kept, same, np.empty(CHUNK, dtype=np.int64), np.zeros(2, dtype=np.int64))
+        told = CHUNK if spec.weighted and spec.detail else 0
+        seen, kept, same = (np.empty((spec.sides, told), dtype=np.int64) for _ in range(3))
+        self.out = Out(
+            np.empty((spec.sides, CHUNK), dtype=np.int64), seen, kept, same, np.empty(CHUNK, dtype=np.float64),
+            np.empty(CHUNK, dtype=np.int64), np.zeros(2, dtype=np.int64),
+        )  # fmt: skip
 
     def _order(self) -> Index:
         """New rows of all inputs in the order of arrival."""
@@ -101,8 +106,8 @@ class Call:
         )
         lists = 1 if spec.scan else 1 + int(group.max(initial=0))
         self.lists = Lists(
-            np.full((spec.sides, lists), -1, dtype=np.int64), np.full(total, -1, dtype=np.int64),
-            np.full(total, -1, dtype=np.int64), np.zeros(total, dtype=np.int64),
+            np.full((spec.sides, lists), -1, dtype=np.int64), np.full(total, -1, dtype=np.int32),
+            np.full(total, -1, dtype=np.int32), np.zeros(total, dtype=np.int64),
             np.zeros((spec.sides, 1 + int(group.max(initial=0))), dtype=np.int64),
         )  # fmt: skip
         self.queues: Queues | None = None
@@ -192,26 +197,23 @@ class Call:
         """The chunk as rows of all inputs, with how each was sampled."""
         count = int(self.out.fill[0])
         columns: list[pa.Array[Any]] = []
-        local = [self.out.found[:count, side] - self.begin[side] for side in range(self.spec.sides)]
+        local = [self.out.found[side, :count] - self.begin[side] for side in range(self.spec.sides)]
         for side, rows in enumerate(local):
             table = self.tables[side][0]
             assert table is not None
-            columns += table.select(range(self.spec.payload[side])).take(rows).columns
-        columns += [pa.array(np.full(count, self.cell, dtype=np.int32)), pa.array(self.out.at[:count].copy())]
+            columns += picked(table.select(range(self.spec.payload[side])), rows).columns
         if self.spec.weighted:
-            columns += self._sampling(count, local)
+            self.kernel.counters["estimated"] += round(float(self.out.weight[:count].sum()))
+            columns.append(pa.array(self.out.weight[:count].copy()))
+        if self.spec.detail or not self.spec.weighted:
+            columns += [pa.array(np.full(count, self.cell, dtype=np.int32)), pa.array(self.out.at[:count].copy())]
+        if self.spec.detail and self.spec.weighted:
+            columns += self._details(count, local)
         return pa.RecordBatch.from_arrays(columns, names=self.spec.output_names())
 
-    def _sampling(self, count: int, local: list[Index]) -> list[pa.Array[Any]]:
-        seen, kept = self.out.seen[:count], self.out.kept[:count]
-        # Inputs are sampled independently, so the chances of a combination multiply.
-        weight = np.prod(seen / kept, axis=1)
-        self.kernel.counters["estimated"] += round(float(weight.sum()))
-        first = self.out.found[:count, 0]
-        if not self.spec.detail:
-            return [pa.array(weight)]
-        columns = [
-            pa.array(weight),
+    def _details(self, count: int, local: list[Index]) -> list[pa.Array[Any]]:
+        first = self.out.found[0, :count]
+        columns: list[pa.Array[Any]] = [
             pa.array(self.rows.stratum[first].astype(np.int32)),
             pa.array(self.hashes[first]),
         ]
@@ -219,7 +221,7 @@ class Call:
             table = self.tables[side][0]
             assert table is not None
             numbers = pa.array(numbers_of(table)[rows])
-            facts = [pa.array(part[:count, side].copy()) for part in (self.out.seen, self.out.kept, self.out.same)]
+            facts = [pa.array(part[side, :count].copy()) for part in (self.out.seen, self.out.kept, self.out.same)]
             columns += [numbers, *facts]
         return columns
 

@@ -18,6 +18,8 @@ from dovetail.compiling import njit
 
 Index = npt.NDArray[np.int64]
 Grid = npt.NDArray[np.int64]
+Links = npt.NDArray[np.int32]
+"""Row numbers within a call, in half the space: a probe follows them from row to row, and they should fit a cache."""
 
 FRESH = -2
 """The depth of a probe that has not begun."""
@@ -48,8 +50,8 @@ class Lists(NamedTuple):
     """Held rows by input and join value, doubly linked; -1 ends a list."""
 
     head: Grid
-    after: Index
-    before: Index
+    after: Links
+    before: Links
     held: Index
     counts: Grid
     """Held rows by input and join value."""
@@ -81,12 +83,16 @@ class Tally(NamedTuple):
 
 
 class Out(NamedTuple):
-    """A chunk of results: a row of each input, and how each came to be held; ``fill`` is [results, comparisons]."""
+    """A chunk of results, a line for each input: its row, and how that came to be held, unless nobody asks for it.
+
+    ``weight`` says for how many results each stands; ``fill`` is [results, comparisons].
+    """
 
     found: Grid
     seen: Grid
     kept: Grid
     same: Grid
+    weight: npt.NDArray[np.float64]
     at: Index
     fill: Index
 
@@ -221,6 +227,17 @@ def _agree(a: int, b: int, rows: Rows, axes: Axes) -> bool:  # pragma: no cover 
 
 
 @njit(_nrt=False)
+def _explain(
+    at: int, s: int, h: int, group: int, lists: Lists, tally: Tally, out: Out
+) -> None:  # pragma: no cover - compiled
+    """Note how each row of a result came to be held; `s` is the input of the new one."""
+    for t in range(lists.head.shape[0]):
+        out.seen[t, at] = 1 if t == s else tally.seen[t, h]
+        out.kept[t, at] = 1 if t == s else tally.kept[t, h]
+        out.same[t, at] = 1 if t == s else lists.counts[t, group]
+
+
+@njit(_nrt=False)
 def probe(
     row: int, number: int, rows: Rows, axes: Axes, lists: Lists, tally: Tally, cursor: Index, out: Out
 ) -> bool:  # pragma: no cover - compiled
@@ -232,7 +249,13 @@ def probe(
     sides = lists.head.shape[0]
     s, bucket, h = rows.side[row], rows.bucket[row], rows.stratum[row]
     last = sides - 2
-    plain = axes.point.size == 0
+    plain, scan = axes.point.size == 0, lists.head.shape[1] == 1
+    # Inputs are sampled independently, so the chances of a combination multiply.
+    weight = 1.0
+    for d in range(sides - 1):
+        t = (s + 1 + d) % sides
+        if tally.kept[t, h] > 0:
+            weight *= tally.seen[t, h] / tally.kept[t, h]
     if cursor[0] == FRESH:
         cursor[0] = 0
         cursor[1] = lists.head[(s + 1) % sides, bucket]
@@ -244,7 +267,8 @@ def probe(
             if depth >= 0:
                 cursor[1 + depth] = lists.after[cursor[1 + depth]]
             continue
-        good = rows.group[other] == rows.group[row]
+        # A list holds one join value, unless there is a single list for all of them.
+        good = not scan or rows.group[other] == rows.group[row]
         if good and not plain:
             good = _agree(row, other, rows, axes)
             d = 0
@@ -261,17 +285,13 @@ def probe(
                 cursor[0] = depth
                 return False
             # The new row takes part for certain; the others are there because they were kept.
-            out.found[at, s] = row
-            out.seen[at, s] = 1
-            out.kept[at, s] = 1
-            out.same[at, s] = 1
+            out.found[s, at] = row
             for d in range(sides - 1):
-                t = (s + 1 + d) % sides
-                out.found[at, t] = cursor[1 + d]
-                out.seen[at, t] = tally.seen[t, h]
-                out.kept[at, t] = tally.kept[t, h]
-                out.same[at, t] = lists.counts[t, rows.group[row]]
+                out.found[(s + 1 + d) % sides, at] = cursor[1 + d]
+            out.weight[at] = weight
             out.at[at] = number
+            if out.seen.size:
+                _explain(at, s, h, rows.group[row], lists, tally, out)
             out.fill[0] = at + 1
         out.fill[1] += 1
         cursor[1 + depth] = lists.after[other]

@@ -181,9 +181,10 @@ class ApproxSpec:
     def output_names(self) -> list[str]:
         """Columns that leave the kernel: i0_0 ... for the first input, i1_0 ..., then how the row was sampled."""
         names = [f"i{at}_{c}" for at in range(self.sides) for c in range(self.payload[at])]
-        names += ["cell", "at"]
         if self.weighted:
             names.append("weight")
+        if self.detail or not self.weighted:
+            names += ["cell", "at"]
         if self.weighted and self.detail:
             names += ["stratum", "value"]
             names += [f"{what}{at}" for at in range(self.sides) for what in FACTS]

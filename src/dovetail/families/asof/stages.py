@@ -27,7 +27,7 @@ from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
 from dovetail.families.theta.compiled import group_rows
 from dovetail.families.theta.joining import beside_blocks
 from dovetail.families.theta.stages import row_hashes
-from dovetail.segments import binary_column, blocks, concat, known_or_carried, packed_column, unpack
+from dovetail.segments import binary_column, blocks, concat, known_or_carried, packed_column, picked, unpack
 
 METRICS = ("rows_left", "rows_right", "copies", "ties", "matched", "results", "cells", "kernel_us")
 """The counters of a cell, in the order in which they leave a task."""
@@ -86,7 +86,7 @@ class RouteStage:
             rows, cells, copies = self.places(block, routing)
             order, ends = group_rows(np.arange(cells.size), cells, routing.numbers.size)
             whole = copies == 0 and rows.size == block.num_rows
-            table = block.take(order if whole else rows[order])
+            table = picked(block, order if whole else rows[order])
             full = np.flatnonzero(np.diff(ends))
             segments = packed_column([table.slice(ends[c], ends[c + 1] - ends[c]) for c in full])
             copied = np.bincount(cells[cells.size - copies :], minlength=routing.numbers.size)[full]
@@ -189,8 +189,8 @@ class PairStage:
         else:
             missing = None if matched == size or self.spec.how == "inner" else ~hit
             picks = found if missing is None else np.where(hit, found, 0)
-            right = [index.rows.column(at).take(picks) for at in range(self.spec.payload[RIGHT])]
-            structs.append(self._struct(right, RIGHT, missing))
+            right = picked(index.rows.select(range(self.spec.payload[RIGHT])), picks)
+            structs.append(self._struct(right.columns, RIGHT, missing))
         return self._batch([*structs, pa.nulls(size, pa.list_(pa.int64()))])
 
     def _struct(self, columns: list[pa.Array[Any]], side: int, missing: Any) -> pa.Array[Any]:

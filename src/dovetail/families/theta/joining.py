@@ -27,7 +27,7 @@ from dovetail.families.theta.cross import cross_pairs
 from dovetail.families.theta.encode import encode, usable
 from dovetail.families.theta.kernel import Boxes, Counters, Index, Points, matched, pairs
 from dovetail.families.theta.stages import BOXES, POINTS, Stage
-from dovetail.segments import binary_column, blocks, carried, concat, pack, unpack
+from dovetail.segments import binary_column, blocks, carried, concat, pack, picked, unpack
 
 METRICS = (
     "rows_points", "rows_boxes", "comparisons", "candidates", "kernel_us", "cells", "results",
@@ -122,11 +122,11 @@ class PairStage(Stage):
         self, points: pa.RecordBatch, boxes: pa.RecordBatch | None, i: Index, j: Index | None, cell: int
     ) -> pa.RecordBatch:
         """Joined rows; `j` None leaves the box side NULL."""
-        left = points.select(range(self.payload[POINTS])).take(i)
+        left = picked(points.select(range(self.payload[POINTS])), i)
         columns, names = _typed(left, self.point_types), [f"c{at}" for at in range(left.num_columns)]
         if self.lists_pairs:
             if j is not None and boxes is not None:
-                columns += _typed(boxes.select(range(self.payload[BOXES])).take(j), self.box_types)
+                columns += _typed(picked(boxes.select(range(self.payload[BOXES])), j), self.box_types)
             else:
                 columns += [nulls(i.size, kind) for kind in self.box_types]
             names += [f"d{at}" for at in range(self.payload[BOXES])]

@@ -31,7 +31,7 @@ from dovetail.families.theta.papers import PairRouting, end_codes, partition_axi
 from dovetail.families.theta.router import Routing, Sample, fit
 from dovetail.families.theta.spec import Options, Step
 from dovetail.sampling import even_sample
-from dovetail.segments import binary_column, blocks, concat, known_or_carried, packed_column, unpack
+from dovetail.segments import binary_column, blocks, concat, known_or_carried, packed_column, picked, unpack
 
 POINTS, BOXES = 0, 1
 
@@ -187,7 +187,7 @@ class RouteStage(Stage):
             rows, cells = self._places(block, routing)
             order, ends = compiled.group_rows(np.arange(cells.size), cells, routing.cells)
             kept = payload + self.travelling(self.side)
-            table = block.select(range(kept)).take(rows[order])
+            table = picked(block.select(range(kept)), rows[order])
             if routing.owner:
                 # The first place of a row, whose places are consecutive cells, is where its interval starts.
                 starts = np.ones(rows.size, dtype=np.bool_)

@@ -17,7 +17,7 @@ from dovetail.errors import ArgumentError, choice
 from dovetail.families.theta.spec import Axis, Comparison, Edge, Key, KeyType, build_step
 from dovetail.families.window.graph import Graph
 from dovetail.families.window.rows import Windows
-from dovetail.placement import balance, cell_numbers
+from dovetail.placement import placed
 from dovetail.predicates import Equality
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -177,12 +177,6 @@ class WindowJoinSpec:
         if self.options.how in ("left", "right", "full"):
             names += [f"p{side}" for side in self.emitted]
         return names
-
-
-def placed(cells: int, partitions: int) -> tuple[int, ...]:
-    """Numbers for so many cells that Spark's hash deals out evenly over its partitions."""
-    places = balance(np.ones(cells), partitions)
-    return tuple(cell_numbers(places, partitions).tolist())
 
 
 @dataclass(frozen=True)
