@@ -18,7 +18,7 @@ from dovetail.families.approx.router import budgets, cells_of, cut
 from dovetail.families.approx.spec import FACTS, ApproxSpec
 from dovetail.plan.approx import RESERVED, ApproxPlan
 from dovetail.segments import binary_column, blocks, pack
-from dovetail.spark.frames import Side, filtered_sides, hash_column, key_columns
+from dovetail.spark.frames import Side, filtered_sides, hash_column, identity, key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function, carrying
 from dovetail.spark.stream import PACKED, run_kernel
@@ -92,7 +92,8 @@ def approx_frame(frames: Mapping[str, DataFrame], plan: ApproxPlan) -> DataFrame
     streaming = bool(plan.streams)
     recorder = Recorder(f"dovetail({','.join(plan.inputs)})", plan.cells, streaming=streaming, names=METRICS)
     handle.recorders.append(recorder)
-    found = run_kernel(packed, partial(ApproxKernel, spec), recorder, _fields(sides, spec))
+    join = identity(frames, plan.identity())
+    found = run_kernel(packed, partial(ApproxKernel, spec), recorder, _fields(sides, spec), join)
     rows = _finished(found, sides, spec)
     if plan.rests:
         rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in plan.rests))))

@@ -18,7 +18,7 @@ from dovetail.families.window.kernel import WindowJoinKernel, metric_names
 from dovetail.families.window.router import WindowRouter
 from dovetail.families.window.spec import WindowJoinSpec, placed
 from dovetail.plan.window import WindowPlan
-from dovetail.spark.frames import Side, filtered_sides, key_columns, payload_source
+from dovetail.spark.frames import Side, filtered_sides, identity, key_columns, payload_source
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
 from dovetail.spark.shedding import shed_sums
@@ -40,7 +40,7 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
     recorder = Recorder(f"dovetail({','.join(plan.inputs)})", 1, streaming=streaming, names=names, sums=sums)
     handle.recorders.append(recorder)
     fields = _fields(sides, spec)
-    flat = run_kernel(packed, kernel, recorder, fields, partitions=plan.partitions)
+    flat = run_kernel(packed, kernel, recorder, fields, identity(frames, plan.identity()), partitions=plan.partitions)
     outer = len(fields) > sum(spec.payload[side] for side in spec.emitted)
     columns: list[Column] = []
     for side in spec.emitted:

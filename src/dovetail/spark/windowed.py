@@ -13,7 +13,7 @@ from dovetail.errors import ArgumentError, UnboundedJoinError, UnsupportedTypeEr
 from dovetail.families.theta.spec import Key
 from dovetail.families.theta.windowed import CELLS, METRICS, CellOfTime, WindowKernel, WindowSpec, WindowStep
 from dovetail.plan.theta import ThetaPlan
-from dovetail.spark.frames import Side, filtered_sides, key_columns, quoted
+from dovetail.spark.frames import Side, filtered_sides, identity, key_columns, quoted
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
 from dovetail.spark.stream import PACKED, PackRows, run_kernel
@@ -31,7 +31,8 @@ def window_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan) -> DataFrame:
     handle.recorders.append(recorder)
     event_time = isinstance(plan.window, TimeWindow)
     fields = _fields(sides, plan)
-    flat = run_kernel(packed, partial(WindowKernel, spec), recorder, fields, event_time=event_time)
+    join = identity(frames, plan.identity())
+    flat = run_kernel(packed, partial(WindowKernel, spec), recorder, fields, join, event_time=event_time)
     rows = flat.select(*_structs(sides, plan))
     rests = [sql for step in plan.steps for sql in step.rests]
     if rests:
