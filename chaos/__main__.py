@@ -18,6 +18,7 @@ from rich.table import Table
 from chaos.families import GROUPS, REPEATED
 from chaos.inputs import write_inputs
 from chaos.killing import HungError, Hunt, batches, plan
+from chaos.soak import draw, soak
 from chaos.verify import verify
 from chaos.victim import place_of
 
@@ -93,6 +94,35 @@ def _kill(place: Path, seed: int, kills: int, files: int, rows: int, groups: lis
     minutes = (time.monotonic() - began) / 60
     console.print(f"{struck} kills in {minutes:.1f} minutes; replay with --seed {seed} --kills {kills}")
     return right
+
+
+@app.command("soak")
+def long_run(
+    minutes: Annotated[float, typer.Option(help="How long the streams run.")] = 10.0,
+    rate: Annotated[int, typer.Option(help="Rows a second of each input.")] = 1000,
+    tolerance: Annotated[float, typer.Option(help="Growth that counts as none, as a part of the median.")] = 0.05,
+    picture: Annotated[Path | None, typer.Option(help="Where the plot goes, a PNG file.")] = None,
+) -> None:
+    """Run streams at a constant rate, and see whether memory and state stay flat."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with tempfile.TemporaryDirectory(prefix="dovetail-soak-") as place, Progress(*columns, console=console) as progress:
+        task = progress.add_task("soaking", total=minutes * 60)
+        found = soak(minutes, rate, Path(place), lambda passed: progress.update(task, completed=passed))
+    if picture is not None:
+        draw(found, picture)
+        console.print(f"drawn in {picture}")
+    table = Table("series", "median", "growth over the second half", "95 % interval", "verdict", title="Long run")
+    verdicts = found.judged(tolerance)
+    for one in verdicts:
+        interval = f"{one.low:+,.1f} to {one.high:+,.1f}"
+        growth = f"{one.growth:+,.1f} {one.unit}"
+        verdict = "flat" if one.flat else "[red]grows"
+        table.add_row(one.name, f"{one.median:,.1f} {one.unit}", growth, interval, verdict)
+    console.print(table)
+    console.print(
+        f"{len(found.seconds)} samples in {minutes:g} minutes; {found.rows:,} rows in, {found.batches} micro-batches"
+    )
+    raise typer.Exit(0 if all(one.flat for one in verdicts) else 1)
 
 
 def _calm(place: Path, progress: Progress, families: list[str]) -> dict[str, Path]:
