@@ -1,7 +1,7 @@
 """Make the kept checkpoints of the present format: ``python tests/checkpoints/make.py``.
 
-Run it once for every new ``dovetail.checkpoints.FORMAT``, never for an old one: what is kept shows that state which is out
-there can still be read.
+Run it once for every new ``dovetail.checkpoints.FORMAT``, never for an old one: what is kept shows that state which is
+out there can still be read.
 """
 
 from __future__ import annotations
