@@ -68,6 +68,7 @@ class Hunt:
     starts: int = 0
     failures: int = 0
     """Starts that ended with an error of the query, not by our kill."""
+    _sessions: list[int] = field(default_factory=list)
 
     def run(self, blows: list[Blow]) -> None:
         """Run the queries to their end, with these kills on the way; they end early if the input does."""
@@ -92,8 +93,6 @@ class Hunt:
             # Executors find out by themselves that their driver is gone, and may still be writing until then: that is
             # left to them while the next driver starts.  After the last one nothing may stay behind.
             self._sessions.append(victim.pid)
-
-    _sessions: list[int] = field(default_factory=list)
 
     def clean(self) -> None:
         """Kill what is left of all lives of the driver."""

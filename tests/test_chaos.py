@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -110,3 +112,16 @@ def test_a_short_run_under_fire(inputs, tmp_path):
         own = place_of(tmp_path, family)
         assert str(verify(family, inputs, own / "out")) == "nothing lost, nothing twice"
         assert batches(own) >= 6
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_long_run_of_a_minute(tmp_path):
+    """The code of the long run; its first minute is Spark's warming up, so only plain growth counts."""
+    picture = tmp_path / "soak.png"
+    options = ["--minutes", "1.2", "--tolerance", "0.3", "--picture", str(picture)]
+    command = [sys.executable, "-m", "chaos", "soak", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert picture.stat().st_size > 10_000
+    assert "Python workers" in done.stdout
