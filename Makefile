@@ -16,10 +16,15 @@ HYPOTHESIS_PROFILE ?= $(if $(filter true 1,$(CI)),ci,dev)
 # More arguments for pytest:  make test ARGS="tests/theta -k ties"
 ARGS ?=
 
+# What make chaos and make soak do.
+SEED ?= 1
+KILLS ?= 51
+MINUTES ?= 10
+
 BENCHMARKS = $(sort $(wildcard benchmarks/*.py))
 EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
 
-.PHONY: help setup setup-quiet demo test lint types docs bench experiments requirements clean
+.PHONY: help setup setup-quiet demo test lint types docs bench experiments chaos soak requirements clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1|/' | \
@@ -52,6 +57,13 @@ bench: setup-quiet  ## run every benchmarks/*.py; BENCHMARKS=benchmarks/state.py
 
 experiments: setup-quiet  ## run every experiments/*/run.py: the papers' figures and tables again
 	@$(WITH_JAVA) for file in $(EXPERIMENTS); do echo "== $$file"; $(PY) "$$file" || exit 1; done
+
+chaos: setup-quiet  ## kill drivers, executors and workers under every streaming family; SEED=1 KILLS=51
+	@$(WITH_JAVA) $(PY) -m chaos kill --seed $(SEED) --kills $(KILLS)
+
+soak: setup-quiet  ## streams at a constant rate, is memory flat; MINUTES=10, the plot goes to build/soak.png
+	@mkdir -p build
+	@$(WITH_JAVA) $(PY) -m chaos soak --minutes $(MINUTES) --picture build/soak.png
 
 # --no-config and the empty environment keep this machine's indexes and paths out of the file.
 requirements: setup-quiet  ## pin again: pyproject.toml -> requirements.txt, newest versions that fit

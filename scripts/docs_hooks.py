@@ -9,8 +9,8 @@ from typing import Any
 from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = Path(__file__).resolve().parents[1]
-REPORTS = ("benchmarks/*.md", "experiments/*/README.md")
-UP = re.compile(r"\]\((?:\.\./)+(?=benchmarks/|experiments/)")
+REPORTS = ("benchmarks/*.md", "chaos/README.md", "experiments/*/README.md")
+UP = re.compile(r"\]\((?:\.\./)+(?=benchmarks/|chaos/|experiments/)")
 BACK = re.compile(r"\]\(((?:\.\./)+)docs/")
 
 
@@ -27,6 +27,6 @@ def on_files(files: Files, config: Any) -> Files:
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:
     """In the repository docs/ is a folder of its own; on the site it is the root."""
-    if page.file.src_uri.startswith(("benchmarks/", "experiments/")):
+    if page.file.src_uri.startswith(("benchmarks/", "chaos/", "experiments/")):
         return BACK.sub(r"](\1", markdown)
     return UP.sub("](", markdown)

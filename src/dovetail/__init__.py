@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from dovetail.errors import (
     ArgumentError,
+    CheckpointError,
     DovetailError,
     JobError,
     PredicateError,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from dovetail.criteria import closest, least, most, overlap, prefer, youngest
     from dovetail.families.shedding.spec import Harvest, RandomDrop
     from dovetail.families.window.graph import after, path
+    from dovetail.spark.early import watermarked
     from dovetail.spark.metrics import metrics
     from dovetail.spark.session import session
 
@@ -43,6 +45,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ArgumentError",
+    "CheckpointError",
     "DovetailError",
     "Harvest",
     "JobError",
@@ -72,6 +75,7 @@ __all__ = [
     "session",
     "sql",
     "theta_join",
+    "watermarked",
     "window_join",
     "youngest",
 ]
@@ -84,6 +88,7 @@ _MODULES = {
     "dovetail.criteria": ("closest", "least", "most", "overlap", "prefer", "youngest"),
     "dovetail.families.shedding.spec": ("Harvest", "RandomDrop"),
     "dovetail.families.window.graph": ("after", "path"),
+    "dovetail.spark.early": ("watermarked",),
     "dovetail.spark.metrics": ("metrics",),
     "dovetail.spark.session": ("session",),
 }  # fmt: skip

@@ -58,6 +58,10 @@ class SetupError(DovetailError, RuntimeError):
     """The machine lacks something that Dovetail needs, such as Java or an optional package."""
 
 
+class CheckpointError(DovetailError, RuntimeError):
+    """A checkpoint that another join or another version of Dovetail wrote."""
+
+
 class JobError(DovetailError, ValueError):
     """A job file cannot be read, or asks for something that cannot be done; the message begins with file:line."""
 

@@ -15,9 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-FORMAT = 1
-"""Version of what a stored segment looks like; a reader refuses any other."""
-
 BLOCK_ROWS = 1 << 20
 BLOCK_BYTES = 128 << 20
 """How much a packer gathers before it cuts segments: fewer, larger segments against the memory they take."""

@@ -16,9 +16,10 @@ from pyspark.sql.streaming.stateful_processor import TimerValues
 
 import dovetail as dt
 from dovetail import reference
+from dovetail.checkpoints import FORMAT, Mark
 from dovetail.errors import (
     ArgumentError,
-    DovetailError,
+    CheckpointError,
     SetupError,
     UnboundedJoinError,
     UnknownNameError,
@@ -27,7 +28,7 @@ from dovetail.errors import (
 from dovetail.families.theta.windowed import METRICS
 from dovetail.family import Changes
 from dovetail.reference import at_most, both, less
-from dovetail.segments import FORMAT, pack, unpack
+from dovetail.segments import pack, unpack
 from dovetail.spark.stream import Cell, Stored
 
 SCHEMA = "id long, x long, k string, t timestamp"
@@ -349,6 +350,9 @@ def test_a_state_store_without_named_segments_is_refused_at_once(spark, tmp_path
         spark.conf.set(STORE, before)
 
 
+MARK = Mark.of({"join": "a theta join in windows", "window": "10 rows", "columns of A": "x bigint"})
+
+
 class FakeMap:
     """Spark's map state, as far as a cell reads it."""
 
@@ -387,19 +391,23 @@ class FakeHandle:
 
 
 def loaded(held: dict[str, bytes]) -> dict[str, pa.RecordBatch]:
-    return dict(Stored(FakeMap(held)))
+    return dict(Stored(FakeMap(held), MARK))
 
 
-def test_state_of_another_format_is_refused_unopened():
+def test_state_of_another_format_or_join_is_refused_unopened():
     segment = pa.RecordBatch.from_pydict({"x": [1, 2]})
     stored = {"0/0/0": pack(segment).to_pybytes()}
     assert loaded({}) == {}
-    assert loaded({**stored, "format": str(FORMAT).encode()}) == {"0/0/0": segment}
+    assert loaded({**stored, "format": MARK.stored()}) == {"0/0/0": segment}
+    later = MARK.stored().replace(f'"format": {FORMAT}'.encode(), f'"format": {FORMAT + 1}'.encode())
     text = f"holds state of format {FORMAT + 1}; this version of Dovetail reads format {FORMAT}"
-    with pytest.raises(DovetailError, match=text):
-        loaded({"0/0/0": b"not Arrow", "format": str(FORMAT + 1).encode()})
-    with pytest.raises(DovetailError, match="holds state of format 0;"):
+    with pytest.raises(CheckpointError, match=text):
+        loaded({"0/0/0": b"not Arrow", "format": later})
+    with pytest.raises(CheckpointError, match="holds state of format 0;"):
         loaded(stored)
+    other = Mark.of({**dict(MARK.parts), "window": "20 rows"})
+    with pytest.raises(CheckpointError, match="the window was '20 rows' and is '10 rows'"):
+        loaded({"0/0/0": b"never opened", "format": other.stored()})
 
 
 class OneWindow:
@@ -431,7 +439,7 @@ class OneWindow:
 @pytest.mark.parametrize(("wake", "timer"), [(-5_000_000, 1), (0, 1), (1_000, 1), (1_001, 2), (10_000_000, 10_000)])
 def test_a_cell_is_called_once_at_a_watermark_and_keeps_its_state(wake, timer):
     handle = FakeHandle({})
-    cell = Cell(lambda: OneWindow(wake), ("rows",))
+    cell = Cell(lambda: OneWindow(wake), ("rows",), MARK)
     cell.init(handle)
     packed = pack(pa.RecordBatch.from_pydict({"x": [1, 2, 3]})).to_pybytes()
     arrived = [Row(cell=0, side=side, place=place, segment=packed) for side, place in ((1, 5), (0, 1))]

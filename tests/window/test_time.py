@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from dovetail.errors import DovetailError
-
 from .harness import make_plan, make_spec, run_stream
 from .shapes import table
 
@@ -82,16 +80,3 @@ def test_state_does_not_grow():
     assert joined.total("evicted_A") + held[-1] == 1000
     stored = sum(len(state) for state in joined.state.values())
     assert stored < 80
-
-
-def test_another_join_on_the_same_checkpoint_is_refused():
-    tables = {"A": rows([1]), "B": rows([2])}
-    first = spec_of(tables)
-    state = run_stream(first, tables, [[(0, [0])]]).state
-    other = spec_of(tables, within=6)
-    from dovetail.families.window.kernel import WindowJoinKernel
-    from dovetail.segments import unpack
-
-    stored = next(segments for segments in state.values() if segments)
-    with pytest.raises(DovetailError, match="belongs to another join"):
-        WindowJoinKernel(other).restore({name: unpack(part) for name, part in stored.items()}, None)

@@ -27,6 +27,8 @@ class Input:
     options: Mapping[str, str]
     watermark: tuple[str, str] | None
     """The column, and how late its rows may come."""
+    max_ahead: str | None
+    """How far ahead of the clock a row's time may be, where the watermark is to be guarded."""
     select: tuple[str, ...]
     where: str | None
     static: bool
@@ -115,7 +117,8 @@ class Job:
             if self.mode == "stream" and one.static:
                 parts.append("static")
             if self.mode == "stream" and one.watermark:
-                parts.append(f"watermark {one.watermark[0]}, {one.watermark[1]}")
+                guard = f", at most {one.max_ahead} ahead" if one.max_ahead else ""
+                parts.append(f"watermark {one.watermark[0]}, {one.watermark[1]}{guard}")
             if one.where:
                 parts.append(f"where {one.where}")
             lines.append((f"input {one.name}", "; ".join(parts)))

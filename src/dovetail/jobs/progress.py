@@ -25,6 +25,7 @@ _SUMS = {
     "held_rows": ("held_rows",),
     "held_bytes": ("held_bytes", "state_bytes"),
     "late": ("late",),
+    "early": ("early",),
     "evicted": ("evicted",),
 }
 """Totals, and the counters they add up; some joins have one for each input, such as held_rows_A."""

@@ -162,22 +162,26 @@ def _input(node: Node, name: str, folder: Path, mode: Mode) -> Input:
             accepted="a schema, such as schema: id long, ts timestamp", hint="or static: true, to read it once",
         )  # fmt: skip
     return Input(
-        name, kind, path, table, schema, section.options("options"), _watermark(section, static),
+        name, kind, path, table, schema, section.options("options"), *_watermark(section, static),
         section.texts("select"), section.text("where"), static, node,
     )  # fmt: skip
 
 
-def _watermark(section: Section, static: bool) -> tuple[str, str] | None:
+def _watermark(section: Section, static: bool) -> tuple[tuple[str, str] | None, str | None]:
+    """The column and the delay of a watermark, and how far ahead of the clock a row may be."""
     node = section.get("watermark")
     if node is None:
-        return None
+        return None, None
     if static:
         raise section.at("watermark", f"{section.name} is static and has a watermark", accepted="one of them")
     accepted = "{column: ts, delay: 10 seconds}"
     if not isinstance(node.content, dict):
         raise node.error(f"{section.name}.watermark is {node.shown()}", accepted=accepted)
-    inner = Section(node, f"{section.name}.watermark", ("column", "delay"))
-    return inner.needed_text("column", "ts"), as_duration(inner.need("delay", "10 seconds"), f"{inner.name}.delay")
+    inner = Section(node, f"{section.name}.watermark", ("column", "delay", "max_ahead"))
+    ahead = inner.get("max_ahead")
+    delay = as_duration(inner.need("delay", "10 seconds"), f"{inner.name}.delay")
+    mark = inner.needed_text("column", "ts"), delay
+    return mark, None if ahead is None else as_duration(ahead, f"{inner.name}.max_ahead")
 
 
 def _join(node: Node, inputs: Mapping[str, Input]) -> Join:

@@ -91,6 +91,20 @@ class ApproxPlan:
         head = f"approximate join, {kind}, policy={options.policy!r}"
         return "\n".join([head, *[f"  {name:<10}  {text}" for name, text in rows]])
 
+    def identity(self) -> dict[str, str]:
+        """What a stream may not change between two runs on one checkpoint; the first seed goes on in any case."""
+        options = self.options
+        return {
+            "join": "an approximate join",
+            "inputs": ", ".join(self.inputs),
+            "condition": plain(self.predicate.sql),
+            "policy": options.policy,
+            "memory": "" if options.memory is None else str(options.memory),
+            "allocation": options.allocation,
+            "number of strata": str(options.strata or STRATA),
+            "number of cells": str(self.cells),
+        }
+
     def _shares(self) -> str:
         if self.cells == 1:
             return "all in one cell"

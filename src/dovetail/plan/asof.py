@@ -74,6 +74,20 @@ class AsofPlan:
             rows.append(("final", self._final_text()))
         return "\n".join([*lines, *[f"  {head:<10}{text}" for head, text in rows]])
 
+    def identity(self) -> dict[str, str]:
+        """What a stream may not change between two runs on one checkpoint."""
+        exact = "" if self.options.allow_exact_matches else ", never at the same time"
+        return {
+            "join": "an as-of join",
+            "inputs": ", ".join(self.inputs),
+            "time": ", ".join(self.columns.time),
+            "direction": f"{self.options.direction}{exact}",
+            "tolerance": "" if self.within is None else str(self.within),
+            "keys": ", ".join(f"{a} = {b}" for a, b in zip(*self.columns.by, strict=True)),
+            "how": self.options.how,
+            "rule for ties": ", ".join(self.columns.ties),
+        }
+
     def _mode_text(self) -> str:
         if self.mode == "beside":
             kind = f"stream {self.inputs[0]} beside" if self.streams else "batch, to every task"

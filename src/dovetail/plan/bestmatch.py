@@ -129,6 +129,24 @@ class BestPlan:
             )
         return "\n".join(lines)
 
+    def identity(self) -> dict[str, str]:
+        """What a stream may not change between two runs on one checkpoint."""
+        return {
+            "join": "a best-match join",
+            "inputs": ", ".join(self.inputs),
+            "criteria": ", ".join(str(typed.criterion) for typed in self.criteria),
+            "keys": ", ".join(left.sql.replace("`", "") for left, _ in self.by),
+            "how": self.spec.how,
+            "unmatched rows": "kept" if self.spec.keep else "dropped",
+            "order of the streams": self._order(),
+        }
+
+    def _order(self) -> str:
+        spec = self.spec
+        if spec.max_age is not None:
+            return f"rows up to {spec.max_age} microseconds old, every {spec.every}"
+        return f"{spec.disorder}{f' of {spec.ahead} rows' if spec.disorder == 'ahead' else ''}"
+
     def _kernel(self) -> str:
         if self.values:
             return "lists the candidates; Spark evaluates its criteria on them, and the best of them stay"

@@ -91,6 +91,20 @@ class ThetaPlan:
 
         return plan_text(self)
 
+    def identity(self) -> dict[str, str]:
+        """What a stream may not change between two runs on one checkpoint."""
+        window = self.window
+        assert window is not None
+        rows = f"{window.rows} rows" if isinstance(window, CountWindow) else f"{window.every} microseconds"
+        return {
+            "join": "a theta join in windows",
+            "inputs": ", ".join(self.inputs),
+            "condition": self.predicate.sql.replace("`", ""),
+            "how": self.steps[0].options.how,
+            "time": "" if isinstance(window, CountWindow) else window.time,
+            "window": rows,
+        }
+
 
 def plan_theta(
     inputs: tuple[str, ...],

@@ -73,6 +73,26 @@ class WindowPlan:
             lines.append(f"  then        Spark evaluates {_plain(' AND '.join(self.rests))} on what the kernel finds")
         return "\n".join(lines)
 
+    def identity(self) -> dict[str, str]:
+        """What a stream may not change between two runs on one checkpoint."""
+        return {
+            "join": "a window join",
+            "inputs": ", ".join(self.inputs),
+            "condition": _plain(self.predicate.sql),
+            "how": self.options.how,
+            "time": ", ".join(self.times),
+            "window": self._bounds(),
+            "number of partitions": str(self.cells),
+        }
+
+    def _bounds(self) -> str:
+        """The windows as numbers: unlike words, they are spelled the same in every version."""
+        unit = "" if self.numeric else " microseconds"
+        return " or ".join(
+            ", ".join(f"{self.inputs[j]} {low} to {high}{unit} after {self.inputs[i]}" for (i, j), (low, high) in given)
+            for given in self.graph.given
+        )
+
     def _length(self, value: int) -> str:
         if self.numeric:
             return str(value)

@@ -21,7 +21,7 @@ from dovetail.families.theta.joining import PackStage
 from dovetail.families.theta.spec import KeyType
 from dovetail.plan.asof import AsofPlan, Columns, Facts
 from dovetail.sampling import DENSE, SPARSE
-from dovetail.spark.frames import compared_type, quoted, same_session
+from dovetail.spark.frames import compared_type, identity, quoted, same_session
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function, carrying, fitted, sampled
 from dovetail.spark.stream import PACKED, PackRows, run_kernel
@@ -238,4 +238,5 @@ def _streamed(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:
         cells = CellOfKeys(spec.keys[side], CELLS) if plan.keyed else None
         packed.append(flat.flat(side).mapInArrow(arrow_function(PackRows(side, cells)), PACKED))
     make = partial(AsofKernel, JoinStage(flat.spec, flat.names()))
-    return run_kernel(packed, make, recorder, flat.schema().fields[:2], event_time=True)
+    join = identity(dict(zip(plan.inputs, flat.frames, strict=True)), plan.identity())
+    return run_kernel(packed, make, recorder, flat.schema().fields[:2], join, event_time=True)

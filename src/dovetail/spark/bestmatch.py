@@ -17,7 +17,7 @@ from dovetail.families.bestmatch.router import cut_axes, static_routing
 from dovetail.families.bestmatch.spec import BestSpec
 from dovetail.families.bestmatch.stages import FinishStage, FitStage, RouteStage
 from dovetail.plan.bestmatch import BestPlan
-from dovetail.spark.frames import Side, hash_column, key_columns
+from dovetail.spark.frames import Side, hash_column, identity, key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function, carrying, fitted, sampled
 from dovetail.spark.stream import PACKED, run_kernel
@@ -43,7 +43,8 @@ def best_frame(frames: Mapping[str, DataFrame], plan: BestPlan) -> DataFrame:
     handle.recorders.append(recorder)
     event_time = spec.disorder == "watermark" or spec.max_age is not None
     fields = _fields(spec, sides, flat)
-    rows = run_kernel(packed, make, recorder, fields, event_time=event_time, partitions=plan.partitions)
+    join = identity(frames, plan.identity())
+    rows = run_kernel(packed, make, recorder, fields, join, event_time=event_time, partitions=plan.partitions)
     return attach(_finished(recorder, rows, sides, plan), handle)
 
 

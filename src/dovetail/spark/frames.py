@@ -355,6 +355,15 @@ def hash_column(keys: Sequence[Key]) -> Column:
     return F.xxhash64(*parts).alias("h")
 
 
+def identity(frames: Mapping[str, DataFrame], join: Mapping[str, str]) -> dict[str, str]:
+    """What a stream may not change between two runs on one checkpoint: the join, and the columns it stores."""
+    columns = {
+        f"columns of {alias}": ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in frame.schema.fields)
+        for alias, frame in frames.items()
+    }
+    return {**join, **columns}
+
+
 def same_session(frames: Mapping[str, DataFrame]) -> None:
     """Refuse inputs that belong to different sessions."""
     # Classic sessions of one process share a context and may be mixed, as in foreachBatch, whose frames belong to a

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -19,6 +20,7 @@ from dovetail.jobs.calls import function_of
 from dovetail.jobs.job import AVAILABLE_NOW, Input, Job, Join
 from dovetail.jobs.marks import Node
 from dovetail.jobs.progress import Record, record_of
+from dovetail.spark.early import watermarked
 from dovetail.spark.metrics import Handle, handle_of, metrics
 from dovetail.spark.quiet import SPARK_ERRORS
 
@@ -116,13 +118,18 @@ def _input(spark: SparkSession, one: Input, *, streaming: bool) -> DataFrame:
 
 
 def _steps(one: Input, streams: bool) -> Iterator[tuple[str, Callable[[DataFrame], DataFrame]]]:
-    where, watermark = one.where, one.watermark
+    where, watermark, ahead = one.where, one.watermark, one.max_ahead
     if one.select:
         yield "select", lambda frame: frame.selectExpr(*one.select)
     if where is not None:
         yield "where", lambda frame: frame.where(where)
     if watermark is not None and streams:
-        yield "watermark", lambda frame: frame.withWatermark(*watermark)
+        column, delay = watermark
+        if ahead is None:
+            yield "watermark", lambda frame: frame.withWatermark(column, delay)
+        else:
+            guard = partial(watermarked, time=column, delay=delay, max_ahead=ahead)
+            yield "watermark", lambda frame: guard({one.name: frame})[one.name]
 
 
 def join_frames(join: Join, frames: Mapping[str, DataFrame]) -> DataFrame:

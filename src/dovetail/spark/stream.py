@@ -23,10 +23,11 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from dovetail.errors import DovetailError, SetupError
+from dovetail.checkpoints import Mark
+from dovetail.errors import SetupError
 from dovetail.family import StreamKernel
 from dovetail.nesting import Nested, nest
-from dovetail.segments import FORMAT, binary_column, blocks, pack, unpack
+from dovetail.segments import binary_column, blocks, pack, unpack
 from dovetail.spark.frames import nested_fields
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Recorder
@@ -43,7 +44,8 @@ PACKED = T.StructType(
 )
 RESULT = T.StructType([T.StructField("segment", T.BinaryType()), T.StructField("m", T.ArrayType(T.LongType()))])
 
-_VERSION = "format"
+_MARK = "format"
+"""The name under which a cell stores its mark."""
 
 
 class Router(Protocol):
@@ -112,11 +114,12 @@ class Cell(StatefulProcessor):
     Spark calls it once for each cell with new rows, and once when the watermark passes the cell's timer.
     """
 
-    def __init__(self, make: Callable[[], StreamKernel], metrics: tuple[str, ...]) -> None:
+    def __init__(self, make: Callable[[], StreamKernel], metrics: tuple[str, ...], mark: Mark) -> None:
         # Spark opens a processor on the driver too, to hear of its state, and then drops it.  Sealed, the kernel and
         # the compiler behind it are loaded where rows arrive and nowhere else.
         self._sealed: bytes = cloudpickle.dumps(make)  # type: ignore[no-untyped-call]
         self._metrics = metrics
+        self._mark = mark
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before the first cell of a task."""
@@ -144,24 +147,24 @@ class Cell(StatefulProcessor):
     def _run(self, segments: list[tuple[int, pa.RecordBatch]], timer_values: Any) -> Iterator[Row]:
         kernel: StreamKernel = cloudpickle.loads(self._sealed)()
         watermark = timer_values.getCurrentWatermarkInMs() if timer_values is not None else -1
-        stored = Stored(self._segments)
+        stored = Stored(self._segments, self._mark)
         kernel.restore(stored, watermark * 1000 if watermark is not None and watermark > 0 else None)
         for side, rows in segments:
             kernel.push(side, rows)
         for batch in kernel.results():
             yield Row(segment=pack(batch).to_pybytes(), m=None)
-        self._save(kernel)
+        self._save(kernel, marked=stored.marked)
         counts = [kernel.counters[name] for name in self._metrics]
         yield Row(segment=None, m=counts)
 
-    def _save(self, kernel: StreamKernel) -> None:
+    def _save(self, kernel: StreamKernel, *, marked: bool) -> None:
         changes = kernel.changes()
         for name in changes.dropped:
             self._segments.removeKey((name,))
         for name, rows in changes.stored.items():
             self._segments.updateValue((name,), (pack(rows).to_pybytes(),))
-        if changes.stored:
-            self._segments.updateValue((_VERSION,), (str(FORMAT).encode(),))
+        if changes.stored and not marked:
+            self._segments.updateValue((_MARK,), (self._mark.stored(),))
         wake = kernel.wake_at()
         if wake is not None:
             # Timers are in milliseconds and fire once the watermark reaches them.  The watermark begins at 0, which
@@ -172,24 +175,21 @@ class Cell(StatefulProcessor):
 class Stored(Mapping[str, pa.RecordBatch]):
     """What is stored of a cell, read when it is asked for: a kernel may know most of it already."""
 
-    def __init__(self, segments: Any) -> None:
+    def __init__(self, segments: Any, mark: Mark) -> None:
         self._segments = segments
-        if not segments.exists():
-            self._names: list[str] | None = []
-            return
-        self._names = None
+        self._names: list[str] | None = None
         # Before anything is opened: another format may not be Arrow at all.
-        version = int(bytes(segments.getValue((_VERSION,))[0])) if segments.containsKey((_VERSION,)) else 0
-        if version != FORMAT:
-            raise DovetailError(
-                f"the checkpoint holds state of format {version}; this version of Dovetail reads format {FORMAT}",
-                accepted=f"a checkpoint of format {FORMAT}",
-                hint="run the query with the version of Dovetail that wrote it, or start from a new checkpoint",
-            )
+        self.marked = bool(segments.containsKey((_MARK,)))
+        if self.marked:
+            mark.check(bytes(segments.getValue((_MARK,))[0]))
+        elif segments.exists():
+            mark.check(None)
+        else:
+            self._names = []
 
     def _listed(self) -> list[str]:
         if self._names is None:
-            self._names = [key[0] for key in self._segments.keys() if key[0] != _VERSION]  # noqa: SIM118
+            self._names = [key[0] for key in self._segments.keys() if key[0] != _MARK]  # noqa: SIM118
         return self._names
 
     def __contains__(self, name: object) -> bool:
@@ -240,6 +240,7 @@ def run_kernel(
     make: Callable[[], StreamKernel],
     recorder: Recorder,
     fields: Sequence[T.StructField],
+    join: Mapping[str, str],
     *,
     event_time: bool = False,
     partitions: int | None = None,
@@ -257,6 +258,8 @@ def run_kernel(
         Takes the counters, and knows whether this is a stream.
     fields
         The columns of the kernel's results.
+    join
+        What has to stay the same between two runs on one checkpoint, in words.
     event_time
         Whether the kernel of a stream uses Spark's watermark and timers.
     partitions
@@ -275,7 +278,7 @@ def run_kernel(
         whole = _whole_cells(make, recorder.names, types, schema.names)
         return recorder.run(together, whole, schema, by="cell", shape=shape)
     _check_store(together)
-    cell, mode = Cell(make, recorder.names), "EventTime" if event_time else "None"
+    cell, mode = Cell(make, recorder.names, Mark.of(join)), "EventTime" if event_time else "None"
     found = recorder.counted(together.groupBy("cell").transformWithState(cell, RESULT, "append", mode))
     leaving = list(fields) if shape is None else nested_fields(fields, shape)
     return found.mapInArrow(arrow_function(UnpackRows(types, shape)), T.StructType(leaving))

@@ -20,7 +20,7 @@ from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.nesting import Nested
 from dovetail.placement import placed
 from dovetail.plan.window import WindowPlan
-from dovetail.spark.frames import Side, filtered_sides, key_columns, payload_source
+from dovetail.spark.frames import Side, filtered_sides, identity, key_columns, payload_source
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
 from dovetail.spark.shedding import shed_sums
@@ -46,7 +46,8 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
     shape: list[Nested] = []
     for side in spec.emitted:
         shape += sides[spec.aliases[side]].shape(f"i{side}_", present=f"p{side}" if outer else None)
-    rows = run_kernel(packed, kernel, recorder, fields, partitions=plan.partitions, shape=shape)
+    join = identity(frames, plan.identity())
+    rows = run_kernel(packed, kernel, recorder, fields, join, partitions=plan.partitions, shape=shape)
     if plan.rests:
         rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in plan.rests))))
     return attach(rows, handle)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
@@ -162,14 +161,6 @@ class WindowJoinSpec:
     def emitted(self) -> range:
         """Inputs whose rows appear in the result."""
         return range(1) if self.options.how in ("semi", "anti") else self.sides
-
-    def fingerprint(self) -> str:
-        """What has to stay the same between two runs on one checkpoint, as a short text."""
-        parts = (
-            self.aliases, self.options.how, self.graph.closed, self.times, self.keys, self.classes,
-            self.equalities, self.comparisons, self.cells, self.grid,
-        )  # fmt: skip
-        return hashlib.sha256(repr(parts).encode()).hexdigest()[:16]
 
     def output_names(self) -> list[str]:
         """Flat output columns: those of every emitted input, then which inputs are present in an outer join."""

@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.codes import Mask
-from dovetail.errors import DovetailError
 from dovetail.families.window.encode import Index
 from dovetail.families.window.pieces import Piece
 from dovetail.families.window.spec import WindowJoinSpec
@@ -102,12 +101,6 @@ class Memory:
             return cls(spec, state, [None] * len(spec.aliases))
         head = state[HEAD]
         about = json.loads(head.schema.metadata[b"about"])
-        if about["join"] != spec.fingerprint():
-            raise DovetailError(
-                "the checkpoint belongs to another join: its inputs, condition, windows or number of partitions differ",
-                accepted=f"the join that wrote it, with partitions={about['cells']}",
-                hint="give partitions= as it was at the start, or begin with a new checkpoint",
-            )
         entries = [Entry(**row) for row in head.to_pylist()]
         return cls(spec, state, list(about["tops"]), entries)
 
@@ -212,7 +205,7 @@ class Memory:
             self.changes.stored[_flags_name(name)] = pa.RecordBatch.from_arrays(
                 [pa.array(self.flags[name])], names=["matched"]
             )
-        about = {"join": self.spec.fingerprint(), "cells": self.spec.cells, "tops": self.tops}
+        about = {"tops": self.tops}
         columns = {name: [getattr(entry, name) for entry in self.entries] for name in _ENTRY.names}
         head = pa.RecordBatch.from_pydict(columns, schema=_ENTRY).replace_schema_metadata({"about": json.dumps(about)})
         self.changes.stored[HEAD] = head

@@ -1,0 +1,143 @@
+"""The commands: ``python -m chaos kill`` and ``python -m chaos soak``."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from chaos.families import GROUPS, REPEATED
+from chaos.inputs import write_inputs
+from chaos.killing import HungError, Hunt, batches, plan
+from chaos.soak import draw, soak
+from chaos.verify import verify
+from chaos.victim import place_of
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
+console = Console()
+
+KILLED = ("driver", "executor", "worker")
+COLUMNS = ("family", *(f"{kind}s" for kind in KILLED), "amid a batch", "starts", "batches", "rows", "verdict")
+"""Of the table: kills by kind, those that hit a micro-batch of the family which had begun, and what came of it."""
+
+
+@app.callback()
+def main() -> None:
+    """Streams under fire, and streams that run for long."""
+
+
+@app.command()
+def kill(
+    seed: Annotated[int, typer.Option(help="Decides the input and every kill.")] = 1,
+    kills: Annotated[int, typer.Option(help="Kills over all groups; more rounds follow until there are as many.")] = 51,
+    files: Annotated[int, typer.Option(help="Input files, each a micro-batch.")] = 16,
+    rows: Annotated[int, typer.Option(help="Rows of an input file.")] = 40,
+    group: Annotated[list[int] | None, typer.Option(help="Only these groups of families, by number.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="Leave checkpoints, sinks and logs in this folder.")] = None,
+) -> None:
+    """Kill drivers, executors and Python workers while streams run; then see whether every row is there once."""
+    # What was started has to end with us, however we end.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    place = keep or Path(tempfile.mkdtemp(prefix="dovetail-chaos-"))
+    try:
+        right = _kill(place, seed, kills, files, rows, group or list(range(len(GROUPS))))
+    finally:
+        if keep is None:
+            shutil.rmtree(place, ignore_errors=True)
+    raise typer.Exit(0 if right else 1)
+
+
+def _kill(place: Path, seed: int, kills: int, files: int, rows: int, groups: list[int]) -> bool:
+    began = time.monotonic()
+    table = Table(*COLUMNS, title="Streams under fire")
+    struck, right = 0, True
+    write_inputs(place / "inputs", seed=seed, files=files, rows=rows)
+    columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} kills"))
+    with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
+        calm = _calm(place, progress, [name for at in groups for name in GROUPS[at] if name in REPEATED])
+        task = progress.add_task("killing", total=kills)
+        turn = 0
+        while turn < len(groups) or struck < kills:
+            at = groups[turn % len(groups)]
+            # The last groups make up for those whose input ended before all their kills.
+            wanted = max(3, -(-(kills - struck) // max(1, len(groups) - turn)))
+            hunt = Hunt(place / f"run{turn}", place / "inputs", GROUPS[at], say=progress.console.log)
+            try:
+                hunt.run(plan(seed, turn, wanted))
+            except HungError as error:
+                progress.console.log(f"[red]{error}")
+                right = False
+            finally:
+                hunt.clean()
+            struck += hunt.kills.total()
+            progress.update(task, completed=struck)
+            for family in GROUPS[at]:
+                own = place_of(hunt.place, family)
+                verdict = verify(family, place / "inputs", own / "out", calm.get(family))
+                right &= verdict.right
+                table.add_row(
+                    family, *(str(hunt.kills[kind]) for kind in KILLED),
+                    str(hunt.amid[family]), str(hunt.starts), str(batches(own)), str(verdict.rows),
+                    f"{'' if verdict.right else '[red]'}{verdict}",
+                )  # fmt: skip
+            turn += 1
+    console.print(table)
+    minutes = (time.monotonic() - began) / 60
+    console.print(f"{struck} kills in {minutes:.1f} minutes; replay with --seed {seed} --kills {kills}")
+    return right
+
+
+@app.command("soak")
+def long_run(
+    minutes: Annotated[float, typer.Option(help="How long the streams run.")] = 10.0,
+    rate: Annotated[int, typer.Option(help="Rows a second of each input.")] = 1000,
+    tolerance: Annotated[float, typer.Option(help="Growth that counts as none, as a part of the median.")] = 0.05,
+    picture: Annotated[Path | None, typer.Option(help="Where the plot goes, a PNG file.")] = None,
+) -> None:
+    """Run streams at a constant rate, and see whether memory and state stay flat."""
+    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    with tempfile.TemporaryDirectory(prefix="dovetail-soak-") as place, Progress(*columns, console=console) as progress:
+        task = progress.add_task("soaking", total=minutes * 60)
+        found = soak(minutes, rate, Path(place), lambda passed: progress.update(task, completed=passed))
+    if picture is not None:
+        draw(found, picture)
+        console.print(f"drawn in {picture}")
+    table = Table("series", "median", "growth over the second half", "95 % interval", "verdict", title="Long run")
+    verdicts = found.judged(tolerance)
+    for one in verdicts:
+        interval = f"{one.low:+,.1f} to {one.high:+,.1f}"
+        growth = f"{one.growth:+,.1f} {one.unit}"
+        verdict = "flat" if one.flat else "[red]grows"
+        table.add_row(one.name, f"{one.median:,.1f} {one.unit}", growth, interval, verdict)
+    console.print(table)
+    console.print(
+        f"{len(found.seconds)} samples in {minutes:g} minutes; {found.rows:,} rows in, {found.batches} micro-batches"
+    )
+    raise typer.Exit(0 if all(one.flat for one in verdicts) else 1)
+
+
+def _calm(place: Path, progress: Progress, families: list[str]) -> dict[str, Path]:
+    """Sinks of a run without kills, of the families whose answer is a choice that must be made again."""
+    if not families:
+        return {}
+    task = progress.add_task("a run without kills first", total=0)
+    hunt = Hunt(place / "calm", place / "inputs", tuple(families))
+    try:
+        hunt.run([])
+    finally:
+        hunt.clean()
+    progress.remove_task(task)
+    return {family: place_of(place / "calm", family) / "out" for family in families}
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,191 @@
+"""Streams at a constant rate for as long as you like, and whether memory and state stay flat.
+
+Three queries run at once on a local Spark: a window join, an as-of join and a theta join in windows of time.  Samples
+are taken of what each process has to itself (memory that it shares with none), of the JVM's heap after a collection,
+and of the rows and bytes that the joins hold.  Flat means: the robust slope (Theil and Sen) over the second half of the
+run is not above zero with confidence, or adds up to less than a small part of the median.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import psutil
+from matplotlib.figure import Figure
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from scipy.stats import theilslopes
+
+import dovetail as dt
+from chaos.processes import find
+
+MIB = 1 << 20
+HEAP = "640m"
+SAMPLES = 120
+SERIES = {
+    "driver JVM": "MiB", "live heap of it": "MiB", "Python driver": "MiB", "Python workers": "MiB",
+    "rows held": "rows", "bytes held": "MiB",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One series: its median over the second half, and by how much it grew there."""
+
+    name: str
+    unit: str
+    median: float
+    growth: float
+    low: float
+    high: float
+    """Growth over the second half, and the ends of its 95 % interval, in the unit."""
+    flat: bool
+
+
+@dataclass
+class Soak:
+    """The samples of a run."""
+
+    seconds: list[float] = field(default_factory=list)
+    values: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in SERIES})
+    rows: int = 0
+    batches: int = 0
+
+    def judged(self, tolerance: float) -> list[Judged]:
+        """Every series, judged by its second half; growth of up to `tolerance` of the median counts as none."""
+        return [judge(name, self.seconds, self.values[name], tolerance) for name in SERIES]
+
+
+def judge(name: str, seconds: list[float], values: list[float], tolerance: float) -> Judged:
+    """Whether a series is flat over its second half.
+
+    Examples
+    --------
+    >>> times = [float(at) for at in range(40)]
+    >>> judge("driver JVM", times, [100.0 + (at % 3) for at in range(40)], 0.05).flat
+    True
+    >>> judge("driver JVM", times, [100.0 + at for at in range(40)], 0.05).flat
+    False
+    """
+    half = len(seconds) // 2
+    x, y = np.array(seconds[half:]), np.array(values[half:])
+    slope, _, low, high = theilslopes(y, x)
+    span, median = float(x[-1] - x[0]), float(np.median(y))
+    growth = float(slope) * span
+    flat = float(low) <= 0 or growth <= tolerance * median
+    return Judged(name, SERIES[name], median, growth, float(low) * span, float(high) * span, flat)
+
+
+def soak(minutes: float, rate: int, place: Path, tick: Callable[[float], None]) -> Soak:
+    """Run the queries for so long, each input at `rate` rows a second; `tick` hears of the seconds that have passed."""
+    # The heap is taken whole at the start, so that what grows in the JVM is not the heap getting used to its size.
+    options = f"-Xms{HEAP} -XX:+AlwaysPreTouch"
+    conf = {"spark.driver.extraJavaOptions": options, "spark.sql.shuffle.partitions": 2}
+    spark = dt.session("soak", master="local[2]", memory=HEAP, conf=conf)
+    found = Soak()
+    queries = [_start(frame, place / str(at)) for at, frame in enumerate(_joins(spark, rate))]
+    try:
+        began, every = time.monotonic(), max(1.0, minutes * 60 / SAMPLES)
+        while (passed := time.monotonic() - began) < minutes * 60:
+            time.sleep(every)
+            tick(passed)
+            if all(query.lastProgress for query in queries):
+                _sample(spark, queries, found, passed)
+        reports = [query.lastProgress for query in queries]
+        found.batches = sum(int(report["batchId"]) + 1 for report in reports if report)
+        found.rows = round(rate * minutes * 60) * 2 * len(queries)
+        for query in queries:
+            error = query.exception()
+            if error is not None:
+                raise error
+    finally:
+        for query in queries:
+            query.stop()
+        spark.stop()
+    return found
+
+
+def _joins(spark: SparkSession, rate: int) -> Iterator[DataFrame]:
+    def stream(number: int) -> DataFrame:
+        rows = spark.readStream.format("rate").option("rowsPerSecond", rate).option("numPartitions", 1).load()
+        made = (f"value * {7 + 4 * number} % 997 AS k", f"value * {13 + number} % 1009 AS v", "timestamp AS ts")
+        return rows.selectExpr("value AS id", *made).withWatermark("ts", "2 seconds")
+
+    def streams() -> dict[str, DataFrame]:
+        return {"A": stream(0), "B": stream(1)}
+
+    yield dt.window_join(streams(), on="A.k = B.k", time="ts", within="10 seconds", partitions=2)
+    yield dt.asof_join(streams(), by="k", time="ts", within="10 seconds", how="left")
+    yield dt.theta_join(streams(), on="ABS(A.v - B.v) <= 1", window="5 seconds", time="ts", how="left")
+
+
+def _start(frame: DataFrame, place: Path) -> StreamingQuery:
+    writer = frame.writeStream.format("noop").option("checkpointLocation", str(place))
+    return writer.trigger(processingTime="2 seconds").start()
+
+
+def _sample(spark: SparkSession, queries: list[StreamingQuery], found: Soak, passed: float) -> None:
+    own = psutil.Process()
+    driver = find(own.pid, "driver")
+    workers = find(own.pid, "worker")
+    held = [_held(query) for query in queries]
+    if not driver or not all(held):
+        return
+    found.seconds.append(passed)
+    values = {
+        "driver JVM": _private(driver[0]),
+        "live heap of it": _live_heap(spark),
+        "Python driver": _private(own.pid),
+        "Python workers": sum(_private(pid) for pid in workers),
+        "rows held": sum(rows for rows, _ in held),
+        "bytes held": sum(size for _, size in held) / MIB,
+    }
+    for name, value in values.items():
+        found.values[name].append(value)
+
+
+def _private(pid: int) -> float:
+    """Memory that a process shares with no other, in MiB: forked workers share much with their daemon."""
+    try:
+        return float(psutil.Process(pid).memory_full_info().uss) / MIB
+    except psutil.NoSuchProcess:
+        return 0.0
+
+
+def _live_heap(spark: SparkSession) -> float:
+    """What is left of the heap after a collection.  A measuring tool may ask the JVM; the library never does."""
+    jvm: Any = spark.sparkContext._jvm
+    jvm.java.lang.System.gc()
+    return float(jvm.java.lang.management.ManagementFactory.getMemoryMXBean().getHeapMemoryUsage().getUsed()) / MIB
+
+
+def _held(query: StreamingQuery) -> tuple[int, int]:
+    """Rows and bytes that a join held after the last micro-batch that had rows."""
+    for report in reversed(query.recentProgress):
+        counts = next((one.asDict() for one in report["observedMetrics"].values()), {})
+        if counts.get("rows"):
+            rows = [value for name, value in counts.items() if name.startswith("held_rows")]
+            size = [value for name, value in counts.items() if name.startswith(("held_bytes", "state_bytes"))]
+            return sum(rows), sum(size)
+    return 0, 0
+
+
+def draw(found: Soak, file: Path) -> None:
+    """The series over time, as a picture."""
+    panels = (("driver JVM", "live heap of it"), ("Python driver", "Python workers"), ("rows held",))
+    drawn = Figure(figsize=(8, 7), layout="constrained")
+    axes = drawn.subplots(len(panels), 1, sharex=True)
+    for axis, names in zip(axes, panels, strict=True):
+        for name in names:
+            axis.plot(np.array(found.seconds) / 60, found.values[name], label=name)
+        axis.set_ylim(bottom=0)
+        axis.set_ylabel(SERIES[names[0]])
+        axis.legend(loc="lower right")
+        axis.grid(alpha=0.3)
+    axes[-1].set_xlabel("minutes")
+    drawn.savefig(file, dpi=110)
