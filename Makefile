@@ -16,7 +16,7 @@ HYPOTHESIS_PROFILE ?= $(if $(filter true 1,$(CI)),ci,dev)
 # More arguments for pytest:  make test ARGS="tests/theta -k ties"
 ARGS ?=
 
-BENCHMARKS = $(sort $(wildcard benchmarks/*.py))
+BENCHMARKS = $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
 
 .PHONY: help setup setup-quiet demo test lint types docs bench experiments requirements clean
