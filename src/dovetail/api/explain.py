@@ -28,7 +28,7 @@ def explain(frame: DataFrame) -> None:
         kernel    range: sorted points, one run for each box; cost follows rows + results
         routing   cells cut at quantiles of a 1/64 sample of both sides, read within the same action; 4 shuffle partitions of packed segments
     """  # noqa: E501
-    from dovetail.plan.notebook import show
+    from dovetail.plan.rendering import show
     from dovetail.spark.metrics import handle_of
 
     show(handle_of(frame, "explain").plan.text())

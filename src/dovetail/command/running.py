@@ -26,6 +26,7 @@ from dovetail.command.view import batch_line, figure, run_view
 from dovetail.jobs import Job
 from dovetail.jobs.progress import ProgressFile, Record
 from dovetail.jobs.read import check_paths
+from dovetail.plan.rendering import folded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,7 +102,7 @@ def _explained(console: Console, job: Job, spark: SparkSession) -> None:
     built = Built(job, spark)
     _summary(console, job)
     console.print()
-    console.print(Text(built.plan()), soft_wrap=True)
+    console.print(Text(folded(built.plan(), console.width) if console.is_terminal else built.plan()), soft_wrap=True)
     console.print()
     console.print(Text(f"columns: {built.schema()}"), soft_wrap=True)
     console.print("Nothing has run.")

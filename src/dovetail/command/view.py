@@ -77,10 +77,10 @@ def _rates(batches: Sequence[Record]) -> Table:
         if known:
             rows.append((name, sparkline(known[-_COURSE:]), figure(known[-1]), what))
     # A narrow terminal cuts the explanations off, and no figure.
-    names, courses, figures = (max(len(row[at]) for row in rows) if rows else 0 for at in range(3))
+    names, figures = (max((len(row[at]) for row in rows), default=0) for at in (0, 2))
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(min_width=names)
-    table.add_column(min_width=courses, style="cyan")
+    table.add_column(min_width=_COURSE, style="cyan")
     table.add_column(min_width=figures, justify="right")
     table.add_column(style="dim", no_wrap=True, overflow="ellipsis")
     for row in rows:

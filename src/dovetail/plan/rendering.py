@@ -1,10 +1,11 @@
-"""A plan as a notebook shows it: the lines of its text as a small table."""
+"""A plan as notebooks and narrow terminals show it: labels stay beside their words."""
 
 from __future__ import annotations
 
 import importlib
 import re
 import sys
+import textwrap
 from dataclasses import dataclass
 from html import escape
 
@@ -51,6 +52,25 @@ def _row(line: str) -> str:
         return f'<tr><td colspan="2" style="{_WORDS}{_CELL.format(indent=indent)}">{words}</td></tr>'
     label = f'<td style="{_LABEL}{_CELL.format(indent=indent)}">{escape(found["label"])}</td>'
     return f'<tr>{label}<td style="{_WORDS}{_CELL.format(indent=0)}">{words}</td></tr>'
+
+
+def folded(text: str, width: int) -> str:
+    r"""The lines of a plan within `width` columns, continued below their words and not below their labels.
+
+    Examples
+    --------
+    >>> print(folded("theta join\n  kernel      range: sorted points, one run for each box", 40))
+    theta join
+      kernel      range: sorted points, one
+                  run for each box
+    """
+    lines: list[str] = []
+    for line in text.splitlines():
+        found = _LINE.fullmatch(line)
+        assert found is not None
+        below = " " * min(found.start("words"), width // 2)
+        lines += textwrap.wrap(line, width, subsequent_indent=below, break_on_hyphens=False) or [""]
+    return "\n".join(lines)
 
 
 def show(text: str) -> None:

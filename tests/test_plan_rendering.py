@@ -1,4 +1,4 @@
-"""A plan as a notebook shows it."""
+"""A plan as notebooks and terminals show it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from dovetail.plan.notebook import Shown, show
+from dovetail.plan.rendering import Shown, show
 
 PLAN = """\
 theta join, batch, how='inner'
