@@ -21,7 +21,7 @@ SEED ?= 1
 KILLS ?= 51
 MINUTES ?= 10
 
-BENCHMARKS = $(sort $(wildcard benchmarks/*.py))
+BENCHMARKS = $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
 
 .PHONY: help setup setup-quiet demo test lint types docs bench experiments chaos soak requirements clean

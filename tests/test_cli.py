@@ -123,19 +123,26 @@ def test_the_cut_has_an_upper_bound():
     assert Sizes.of(4_000_000, quick=False).cut == 10_000
 
 
-@pytest.mark.spark
-def test_demo(tmp_path):
-    environment = {**os.environ, "TMPDIR": str(tmp_path), "COLUMNS": "160"}
-    report = tmp_path / "report.html"
-    done = subprocess.run(
-        [sys.executable, "-m", "dovetail", "demo", "--quick", "--rows", "8000", "--report", str(report)],
-        capture_output=True,
-        text=True,
-        timeout=400,
-        check=False,
-        env=environment,
-    )
-    assert done.returncode == 0, done.stderr
+@pytest.fixture
+def shared(spark, monkeypatch):
+    """The session of all tests in the place of one that a command starts."""
+
+    @contextmanager
+    def session(app, log, *, conf=None):
+        yield spark
+
+    monkeypatch.setattr("dovetail.spark.quiet.quiet_session", session)
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", 1)
+    yield spark
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
+
+
+@pytest.mark.usefixtures("shared")
+def test_demo(temporary):
+    report = temporary / "report.html"
+    done = run(app, ["demo", "--quick", "--rows", "8000", "--report", str(report)])
+    assert done.exit_code == 0, done.output
     assert done.stderr == ""
     # Spark and Dovetail agree on the cut, the large join gives about two matches a row, the stream gives some.
     assert "Dovetail found the same" in done.stdout
@@ -143,7 +150,7 @@ def test_demo(tmp_path):
     assert 14_000 < int(matches[1].replace(",", "")) < 18_000
     assert (stream := re.search(r"micro-batches\s+1,500 objects\s+([\d,]+)", done.stdout))
     assert int(stream[1].replace(",", "")) > 0
-    assert not list(tmp_path.glob("dovetail-demo-*"))
+    assert not list(temporary.glob("dovetail-demo-*"))
     # The report holds its pictures and fetches nothing.
     page = report.read_text(encoding="utf-8")
     assert page.count("data:image/png;base64,") == 3
@@ -177,14 +184,15 @@ def test_a_broken_job_file_is_wrong_usage(tmp_path):
     assert "Traceback" not in done.output
 
 
-@pytest.mark.spark
+@pytest.mark.usefixtures("shared")
 def test_a_stream_runs_until_it_is_interrupted(tmp_path):
+    """In a process of its own, with the session that it starts itself, and quietly."""
     job = tmp_path / "job.yaml"
     job.write_text(JOB, encoding="utf-8")
-    environment = {**os.environ, "DOVETAIL_STATE": str(tmp_path / "state"), "COLUMNS": "200"}
+    environment = {"DOVETAIL_STATE": str(tmp_path / "state"), "COLUMNS": "200"}
     command = [sys.executable, "-u", "-m", "dovetail", "run", str(job)]
     with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
     ) as running:
         seen = []
         for line in running.stdout:
@@ -196,14 +204,12 @@ def test_a_stream_runs_until_it_is_interrupted(tmp_path):
     assert errors == ""
     assert seen[-1] == "stopped; the next run goes on from here\n"
     # The next run goes on where this one stopped, and ends: nothing is lost, nothing is there twice.
-    done = subprocess.run(
-        [*command, "--once"], capture_output=True, text=True, env=environment, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
+    done = run(app, ["run", str(job), "--once"], env=environment)
+    assert done.exit_code == 0, done.output
     assert "batch 0," not in done.stdout
     assert "batch 1," not in done.stdout
     found = pq.read_table(tmp_path / "out")["obj"].to_pylist()
     assert sorted(found) == sorted(pq.read_table(tmp_path / "data" / "B")["obj"].to_pylist())
-    shown = run(app, ["top", "--once"], env={"DOVETAIL_STATE": str(tmp_path / "state")})
+    shown = run(app, ["top", "--once"], env=environment)
     assert "job" in shown.output
     assert "finished" in shown.output

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+import dovetail
+
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 BLOCK = re.compile(r"^(?P<indent> *)```python\n(?P<code>.*?)^ *```", re.DOTALL | re.MULTILINE)
@@ -46,18 +48,26 @@ def test_page_runs(page, spark):
         exec(compile("\n" * line + code, str(page), "exec"), names)
 
 
+def test_every_class_of_errors_is_explained():
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    for name in dovetail.__all__:
+        found = getattr(dovetail, name)
+        if isinstance(found, type) and issubclass(found, dovetail.DovetailError):
+            assert f"`dt.{name}`" in page
+
+
 def test_the_messages_in_troubleshooting_exist():
     """Each message that the page quotes stands in the source, between its dots word for word."""
     text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
     table = text[text.index("## Messages of Dovetail") : text.index("## Messages of Spark")]
     cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
     quoted = [message for cell in cells for message in re.findall(r"`([^`]+)`", cell)]
-    assert len(quoted) > 8
+    assert len(quoted) > 30
     source = "".join(file.read_text(encoding="utf-8") for file in sorted((ROOT / "src").rglob("*.py")))
     # A message may stand in two neighbouring literals, and has values where the page has dots.
     source = re.sub(r'"\s*f?"', "", source)
     for message in quoted:
-        if message.startswith("job.yaml"):
+        if message.startswith(("job.yaml", "SQL, line", "on, line", "dt.")):
             continue
         for part in filter(str.strip, message.split("...")):
             assert part.strip() in source, message

@@ -1,37 +1,84 @@
-"""The programs and job files in examples/ run as they are, on small data."""
+"""The programs and job files in examples/ run as they are, on small data, in the session that all tests share."""
 
 from __future__ import annotations
 
-import importlib.util
-import subprocess
+import runpy
 import sys
+from collections import Counter
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-import dovetail as dt
+from dovetail import reference
 from dovetail.command import running
-from dovetail.datasets import meetings_and_repairs
+from dovetail.datasets import meetings_and_repairs, trades_and_quotes, weather_sensors
 from dovetail.jobs import read_job
 from dovetail.jobs.progress import files, read_records
+from dovetail.reference.bestmatch import nearest
 
 EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
 JOBS = sorted((EXAMPLES / "jobs").glob("*.yaml"))
 
 # What each program is called with after the folder, and the folder that it writes.
 PROGRAMS = {
-    "approx_clicks": (500, "clicks_and_orders"),
-    "asof_trades": (100, "priced_trades"),
-    "bestmatch_projects": (12, "suited"),
-    "bestmatch_weather": ((8, None), "rain"),
-    "window_cameras": ((2, 50), "passages"),
-    "window_news": (40, "same_event"),
-    "window_packets": (200, "legs"),
-    "window_retail": (20, "sold_together"),
+    "approx_clicks": (["--rows", "500"], "clicks_and_orders"),
+    "bestmatch_projects": (["--seekers", "12"], "suited"),
+    "window_cameras": (["--minutes", "2", "--objects", "50"], "passages"),
+    "window_news": (["--items", "40"], "same_event"),
+    "window_packets": (["--packets", "200"], "legs"),
+    "window_retail": (["--per-hour", "20"], "sold_together"),
 }
+COMPARED = ("asof_trades", "bestmatch_weather", "theta_bookings")
+"""Those that have a test of their own below."""
+
+
+def test_every_program_and_every_job_is_tested_and_described():
+    programs = {file.stem for file in EXAMPLES.glob("*.py")}
+    assert programs == {*PROGRAMS, *COMPARED}
+    page = (EXAMPLES.parent / "docs" / "examples.md").read_text(encoding="utf-8")
+    for name in [*(f"{program}.py" for program in programs), *(job.name for job in JOBS)]:
+        assert name in page
+
+
+@pytest.fixture
+def shared(spark, monkeypatch):
+    """The session of all tests, for programs that start and stop one of their own."""
+    monkeypatch.setattr("dovetail.session", lambda *args, **options: spark, raising=False)
+    monkeypatch.setattr(type(spark), "stop", lambda self: None)
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", 1)
+    yield spark
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
+
+
+@pytest.fixture
+def program(shared, monkeypatch, tmp_path, capsys):
+    """Runs a program as its command line does; what it printed comes back."""
+
+    def run(name: str, *arguments: str) -> str:
+        file = str(EXAMPLES / f"{name}.py")
+        monkeypatch.setattr(sys, "argv", [file, str(tmp_path), *arguments])
+        runpy.run_path(file, run_name="__main__")
+        return capsys.readouterr().out
+
+    return run
+
+
+# The job files below run the same joins; these programs run where CI=true.
+SLOW = ("window_news", "window_packets", "window_retail")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in PROGRAMS]
+)
+def test_program(name, program, tmp_path):
+    arguments, written = PROGRAMS[name]
+    assert str(tmp_path) in program(name, *arguments)
+    assert pq.read_table(tmp_path / written).num_rows > 0
 
 
 def overlaps(meetings: int) -> tuple[int, int]:
@@ -50,54 +97,38 @@ def overlaps(meetings: int) -> tuple[int, int]:
     return pairs, alone
 
 
-@pytest.mark.spark
-def test_theta_bookings_from_the_command_line(tmp_path):
-    command = [sys.executable, str(EXAMPLES / "theta_bookings.py"), str(tmp_path), "--meetings", "200"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
+def test_theta_bookings(program, tmp_path):
+    said = program("theta_bookings", "--meetings", "200")
     written = pq.read_table(tmp_path / "disturbed_meetings")
     pairs, alone = overlaps(200)
     assert pairs > 0
     assert alone > 0
     assert (written.num_rows, written["repair"].null_count) == (pairs + alone, alone)
     assert written["disturbed_from"].null_count == alone
-    assert f"{pairs + alone} rows" in done.stdout
+    assert f"{pairs + alone} rows" in said
 
 
-def test_every_program_and_every_job_is_tested_and_described():
-    programs = {file.stem for file in EXAMPLES.glob("*.py")}
-    assert programs == {*PROGRAMS, "theta_bookings"}
-    page = (EXAMPLES.parent / "docs" / "examples.md").read_text(encoding="utf-8")
-    for name in [*(f"{program}.py" for program in programs), *(job.name for job in JOBS)]:
-        assert name in page
+def test_asof_trades(program, tmp_path):
+    said = program("asof_trades", "--trades", "100")
+    trades, quotes = (table.to_pylist() for table in trades_and_quotes(100, 1000))
+    found = reference.asof_join(
+        {"trade": trades, "quote": quotes}, by=["item"], time="ts", within=timedelta(minutes=10), ties=["ask", "bid"],
+        how="left",
+    )  # fmt: skip
+    wanted = Counter((*list(one["trade"].values())[::2], one["quote"] and one["quote"]["bid"]) for one in found)
+    rows = pq.read_table(tmp_path / "priced_trades").to_pylist()
+    assert Counter((row["item"], row["price"], row["bid"]) for row in rows) == wanted
+    assert f"{len(trades)} trades, {sum(row['bid'] is not None for row in rows)} of them" in said
 
 
-@pytest.fixture
-def shared(spark, monkeypatch):
-    """The session of all tests, for programs that start and stop one of their own."""
-    monkeypatch.setattr(dt, "session", lambda *args, **options: spark, raising=False)
-    monkeypatch.setattr(type(spark), "stop", lambda self: None)
-    partitions = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", 1)
-    yield spark
-    spark.conf.set("spark.sql.shuffle.partitions", partitions)
-
-
-# The job files below run the same joins; these programs run where CI=true.
-SLOW = ("bestmatch_weather", "window_news", "window_packets", "window_retail")
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in PROGRAMS]
-)
-def test_program(name, shared, tmp_path, capsys):
-    arguments, written = PROGRAMS[name]
-    spec = importlib.util.spec_from_file_location(f"example_{name}", EXAMPLES / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    module.main(tmp_path, *(arguments if isinstance(arguments, tuple) else (arguments,)))
-    assert pq.read_table(tmp_path / written).num_rows > 0
-    assert str(tmp_path) in capsys.readouterr().out or name == "bestmatch_weather"
+def test_bestmatch_weather(program, tmp_path):
+    said = program("bestmatch_weather", "--sensors", "6")
+    temperature, humidity = (table.to_pylist() for table in weather_sensors(6))
+    near = [nearest("t", within=timedelta(minutes=10)), nearest("x", within=100.0), nearest("y", within=100.0)]
+    found = reference.bestmatch_join({"R": temperature, "S": humidity}, near, "left")
+    assert pq.read_table(tmp_path / "rain").num_rows == len(found) > 0
+    assert f"{len(found)} pairs" in said
+    assert 0 < pq.read_table(tmp_path / "live").num_rows <= len(found)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+from io import StringIO
 
 import pytest
 from rich.console import Console
@@ -147,6 +148,24 @@ class TestView:
 
     def test_markup_in_a_name_is_text(self):
         assert "[bold]x" in shown([{"kind": "start", "job": "[bold]x"}], running=True)
+
+    @pytest.mark.parametrize(("width", "height"), [(80, 24), (120, 40), (72, 20)])
+    @pytest.mark.parametrize("counters", [{}, {"throttle": 0.25, "recall": 0.5}])
+    def test_fits_the_terminal_and_cuts_no_figure(self, width, height, counters):
+        observed = {"j": {**RECORDED["observedMetrics"]["dovetail(A,B)"], **counters}}
+        batches = [record_of({**RECORDED, "batchId": at, "observedMetrics": observed}) for at in range(40)]
+        console = Console(width=width, height=height, file=StringIO())
+        view = run_view([{"kind": "start", "job": "cameras"}, *batches], running=True, height=height)
+        console.print(view)
+        lines = console.file.getvalue().splitlines()
+        assert len(lines) < height
+        assert max(map(len, lines)) <= width
+        text = "\n".join(lines)
+        for words in ("rows a second", "2,400", "4,160", "forgotten", "1,100", "seconds", "\n    39 ", *counters):
+            assert words in text
+
+    def test_says_that_it_stops(self):
+        assert "stopping" in shown([record_of(RECORDED)], running=True, status="stopping")
 
     def test_one_line(self):
         line = batch_line(record_of(RECORDED))

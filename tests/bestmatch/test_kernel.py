@@ -126,9 +126,9 @@ def test_a_sum_beyond_64_bits_is_refused():
 
 @pytest.mark.parametrize("axes", [2, 3])
 def test_the_best_of_all_pairs_are_found_among_few(axes):
-    """Four million pairs, of which the kernel looks at a few in a hundred."""
+    """A million pairs, of which the kernel looks at a few in a hundred."""
     random = np.random.default_rng(5)
-    sides = [random.random((2_000, axes)) for _ in range(2)]
+    sides = [random.random((1_000, axes)) for _ in range(2)]
     batches = [
         pa.RecordBatch.from_arrays([pa.array(column) for column in side.T], names=[str(a) for a in range(axes)])
         for side in sides
@@ -136,13 +136,15 @@ def test_the_best_of_all_pairs_are_found_among_few(axes):
     work = Work()
     spec = BestSpec("inner", (0, 0), ((), ()), axes=(Axis("near_float"),) * axes)
     i, j = best(spec, *batches, work)
-    assert work.comparisons < 200_000
+    assert work.comparisons < 50_000
     costs = np.abs(sides[0][:, None, :] - sides[1][None, :, :]).reshape(-1, axes)
-    unbeaten = np.ones(costs.shape[0], dtype=bool)
+    unbeaten = np.arange(costs.shape[0])
     for cost in np.abs(sides[0][i] - sides[1][j]):
-        assert not ((costs <= cost).all(axis=1) & (costs < cost).any(axis=1)).any()
-        unbeaten &= ~((cost <= costs).all(axis=1) & (cost < costs).any(axis=1))
-    assert set(zip(i.tolist(), j.tolist(), strict=True)) == {divmod(int(at), 2_000) for at in np.flatnonzero(unbeaten)}
+        # A pair that is beaten may go: whatever it beats, its own beater beats, too.
+        rest = costs[unbeaten]
+        assert not ((rest <= cost).all(axis=1) & (rest < cost).any(axis=1)).any()
+        unbeaten = unbeaten[~((cost <= rest).all(axis=1) & (cost < rest).any(axis=1))]
+    assert set(zip(i.tolist(), j.tolist(), strict=True)) == {divmod(int(at), 1_000) for at in unbeaten}
 
 
 def test_a_judge_who_says_something_else_is_refused():

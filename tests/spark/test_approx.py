@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import functions as F
 
@@ -16,13 +14,11 @@ import dovetail as dt
 from dovetail.errors import ArgumentError, DovetailError, PredicateError
 from dovetail.reference.approx import divergence, mean_square_error
 
+from .streams import put, run, source
 
-@pytest.fixture(scope="module", autouse=True)
-def _quick(spark):
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
+pytestmark = pytest.mark.usefixtures("few_partitions")
+
+SCHEMA = "id long, k long, name string, x double"
 
 
 def rows_of(rows: int, seed: int, values: int = 40) -> pa.Table:
@@ -208,33 +204,9 @@ def test_the_plan_in_words(sides, capsys):
     assert "R keeps rows where R.id > 5" in text
 
 
-def write_files(folder: Path, table: pa.Table, parts: int, first: int = 0) -> None:
-    folder.mkdir(exist_ok=True)
-    size = table.num_rows // parts
-    for part in range(parts):
-        path = folder / f"part-{first + part:03d}.parquet"
-        pq.write_table(table.slice(part * size, size), path)
-        # Spark takes files in the order of their times.
-        os.utime(path, (1_700_000_000 + 10 * (first + part),) * 2)
-
-
-def stream_of(spark, folder: Path):
-    schema = spark.read.parquet(str(folder)).schema
-    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
-
-
-def run_query(spark, folders: dict[str, Path], out: Path, policy: str, seed: int | None):
-    inputs = {alias: stream_of(spark, folder) for alias, folder in folders.items()}
-    sample = dt.approx_join(inputs, on="R.k = S.k", memory=300, policy=policy, seed=seed, cells=2)
-    query = (
-        sample.writeStream.format("parquet")
-        .option("checkpointLocation", str(out / "checkpoint"))
-        .option("path", str(out / "rows"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    query.awaitTermination()
-    return query
+def sampled(spark, folders: dict[str, Path], policy: str, seed: int | None):
+    inputs = {alias: source(spark, folder, SCHEMA) for alias, folder in folders.items()}
+    return dt.approx_join(inputs, on="R.k = S.k", memory=300, policy=policy, seed=seed, cells=2)
 
 
 def test_a_stream_that_is_stopped_and_started_again(spark, tmp_path):
@@ -243,20 +215,19 @@ def test_a_stream_that_is_stopped_and_started_again(spark, tmp_path):
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     folders = {}
     for alias, table in tables.items():
-        write_files(tmp_path / f"{alias}-whole", table, 2)
-        write_files(tmp_path / f"{alias}-halves", table.slice(0, 400), 1)
         folders[alias] = tmp_path / f"{alias}-halves"
-    run_query(spark, {alias: tmp_path / f"{alias}-whole" for alias in tables}, whole, policy, 8)
-    run_query(spark, folders, halves, policy, 8)
-    before = spark.read.parquet(str(halves / "rows")).count()
+        put(tmp_path / f"{alias}-whole", table.slice(0, 400))
+        put(tmp_path / f"{alias}-whole", table.slice(400))
+        put(folders[alias], table.slice(0, 400))
+    run(sampled(spark, {alias: tmp_path / f"{alias}-whole" for alias in tables}, policy, 8), whole)
+    run(sampled(spark, folders, policy, 8), halves)
+    before = spark.read.parquet(str(halves / "out")).count()
     for alias, table in tables.items():
-        write_files(folders[alias], table.slice(400), 1, first=1)
+        put(folders[alias], table.slice(400))
     # Without a seed: the one that is stored goes on.
-    query = run_query(spark, folders, halves, policy, None)
-    progress = [p["observedMetrics"] for p in query.recentProgress if p["observedMetrics"]]
-    counts = next(iter(progress[-1].values()))
+    counts = run(sampled(spark, folders, policy, None), halves)[-1]
     assert counts["held_rows"] <= counts["peak_rows"] <= 300
-    one, two = (spark.read.parquet(str(out / "rows")) for out in (whole, halves))
+    one, two = (spark.read.parquet(str(out / "out")) for out in (whole, halves))
     assert 0 < before < two.count()
     found = pairs(two)
     assert sorted(found) == sorted(pairs(one))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from collections import Counter
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -13,16 +10,16 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import dovetail as dt
 from dovetail import reference
-from dovetail.datasets import trades_and_quotes
 from dovetail.errors import ArgumentError, UnboundedJoinError, UnknownNameError, UnsupportedTypeError
 from dovetail.families.asof.streaming import STREAM_METRICS
+
+from .streams import put, run, source
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 LEFT = "n long, k string, t timestamp"
@@ -176,54 +173,20 @@ def test_three_inputs_are_refused(spark):
 # ----------------------------------------------------------------------------------------------------------------------
 
 
-def put(folder: Path, rows: list[dict], schema: pa.Schema) -> None:
-    """One more file, newer than all before it: a stream reads one a micro-batch, in the order of their times."""
-    folder.mkdir(exist_ok=True)
-    number = len(list(folder.iterdir()))
-    file = folder / f"{number:03}.parquet"
-    pq.write_table(pa.Table.from_pylist(rows, schema), file)
-    os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
-
-
 STAMP = pa.timestamp("us", "UTC")
 LEFT_FILE = pa.schema([("n", pa.int64()), ("k", pa.string()), ("t", STAMP)])
 RIGHT_FILE = pa.schema([("k", pa.string()), ("t", STAMP), ("v", pa.float64())])
 
 
 def stream(spark, folder: Path, schema: str) -> DataFrame:
-    source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
-    return source.withWatermark("t", "5 seconds")
-
-
-def run(joined: DataFrame, place: Path) -> list[dict]:
-    query = (
-        joined.writeStream.format("parquet")
-        .option("path", str(place / "out"))
-        .option("checkpointLocation", str(place / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    try:
-        assert query.awaitTermination(120)
-        name = f"dovetail({','.join(joined.columns)})"
-        return [p["observedMetrics"][name].asDict() for p in query.recentProgress if name in p["observedMetrics"]]
-    finally:
-        query.stop()
+    return source(spark, folder, schema).withWatermark("t", "5 seconds")
 
 
 def moved(rows: list[dict], seconds: int) -> list[dict]:
     return [row | {"t": None if row["t"] is None else row["t"] + timedelta(seconds=seconds)} for row in rows]
 
 
-@pytest.fixture
-def _few_partitions(spark):
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
-
-
-@pytest.mark.usefixtures("_few_partitions")
+@pytest.mark.usefixtures("few_partitions")
 @pytest.mark.parametrize(("direction", "by"), [("backward", "k"), ("nearest", None)])
 def test_streams_with_a_restart(spark, tmp_path, direction, by):
     """Each file holds a minute; after the last one has moved the watermark far ahead, everything before it is out."""
@@ -281,21 +244,3 @@ def test_streams_that_would_never_end_are_refused(spark, tmp_path):
         dt.asof_join({"a": marked, "b": marked}, time="n")
     with pytest.raises(ArgumentError, match="is a stream and"):
         dt.asof_join({"a": spark.createDataFrame([], LEFT), "b": bare}, time="t")
-
-
-@pytest.mark.spark
-def test_the_example_runs(tmp_path):
-    program = Path(__file__).resolve().parents[2] / "examples" / "asof_trades.py"
-    command = [sys.executable, str(program), str(tmp_path), "--trades", "100"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr
-    written = pq.read_table(tmp_path / "priced_trades")
-    trades, quotes = (table.to_pylist() for table in trades_and_quotes(100, 1000))
-    found = reference.asof_join(
-        {"trade": trades, "quote": quotes}, by=["item"], time="ts", within=timedelta(minutes=10), ties=["ask", "bid"],
-        how="left",
-    )  # fmt: skip
-    wanted = Counter((*list(one["trade"].values())[::2], one["quote"] and one["quote"]["bid"]) for one in found)
-    rows = written.to_pylist()
-    assert Counter((row["item"], row["price"], row["bid"]) for row in rows) == wanted
-    assert f"{len(trades)} trades, {sum(row['bid'] is not None for row in rows)} of them" in done.stdout

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
@@ -12,12 +11,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 
 import dovetail as dt
 from dovetail import reference
 from dovetail.errors import ArgumentError, PredicateError, UnboundedJoinError, UnknownNameError, UnsupportedTypeError
 from dovetail.reference import bestmatch as definition
+
+from . import streams
+from .streams import run
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KINDS = {
@@ -31,12 +32,7 @@ KINDS = {
 SCHEMA = "id long, t timestamp, x double, cost long, k string, tags array<string>"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _few_partitions(spark):
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
+pytestmark = pytest.mark.usefixtures("few_partitions")
 
 
 def rows(seed: int, size: int) -> list[dict]:
@@ -63,12 +59,7 @@ def table(made: list[dict]) -> pa.Table:
 
 
 def put(folder: Path, made: list[dict]) -> None:
-    """One more file, newer than all before it."""
-    folder.mkdir(exist_ok=True)
-    number = len(list(folder.iterdir()))
-    file = folder / f"{number:03}.parquet"
-    pq.write_table(table(made), file)
-    os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+    streams.put(folder, table(made))
 
 
 @pytest.fixture(scope="module")
@@ -84,9 +75,8 @@ def both(spark, tmp_path_factory):
 
 
 def ids(joined: DataFrame) -> Counter:
-    """Pairs of row numbers; None for a row that is not there."""
-    parts = [F.when(F.col(a).isNotNull(), F.coalesce(F.col(f"{a}.id"), F.lit(-1))) for a in ("R", "S")]
-    return Counter(tuple(row) for row in joined.select(*parts).collect())
+    """Pairs of row numbers; streams of inner joins have columns beside them."""
+    return streams.ids(joined, "RS")
 
 
 def expected(made: list[list[dict]], criteria: list, how: str, by: tuple[str, ...] = (), **more) -> Counter:
@@ -175,22 +165,7 @@ def test_windows_on_disk_give_the_same(both):
 
 
 def stream(spark, folder: Path) -> DataFrame:
-    return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
-
-
-def run(joined: DataFrame, place: Path) -> list[dict]:
-    query = (
-        joined.writeStream.format("parquet")
-        .option("path", str(place / "out"))
-        .option("checkpointLocation", str(place / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    try:
-        assert query.awaitTermination(300)
-        return [p["observedMetrics"]["dovetail(R,S)"].asDict() for p in query.recentProgress if p["observedMetrics"]]
-    finally:
-        query.stop()
+    return streams.source(spark, folder, SCHEMA)
 
 
 def test_a_left_join_of_streams_with_watermarks(spark, tmp_path):

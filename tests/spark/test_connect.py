@@ -13,15 +13,16 @@ SCRIPT = """
 import sys
 from pathlib import Path
 import pyspark.sql.connect.session
-from pyspark.sql import SparkSession
 import dovetail as dt
 
 place = Path(sys.argv[1])
-builder = SparkSession.builder.remote("local[2]").config("spark.sql.shuffle.partitions", "1")
-builder = builder.config("spark.ui.enabled", "false")
-store = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-spark = builder.config("spark.sql.streaming.stateStore.providerClass", store).getOrCreate()
+# The session that the environment prescribes comes back with its own settings.
+spark = dt.session()
 assert isinstance(spark, pyspark.sql.connect.session.SparkSession)
+assert spark.conf.get("spark.sql.shuffle.partitions") == "200"
+spark.conf.set("spark.sql.shuffle.partitions", "1")
+store = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+spark.conf.set("spark.sql.streaming.stateStore.providerClass", store)
 
 small = spark.range(0, 20, 1, 1)
 pairs = dt.theta_join({"R": small, "S": small}, on="R.id < S.id", sample=False)
@@ -55,11 +56,12 @@ spark.stop()
 @pytest.mark.usefixtures("connect_port")
 def test_joins_run_on_spark_connect(tmp_path):
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    chosen = {"SPARK_REMOTE": "local[2]", "SPARK_LOCAL_IP": "127.0.0.1"}
     # Into files, not pipes: the server's workers hold on to what they inherit for a while.
     with (tmp_path / "out").open("w") as out, (tmp_path / "err").open("w") as err:
         done = subprocess.run(
             [sys.executable, "-c", SCRIPT, str(tmp_path)],
-            env={**kept, "PYSPARK_PYTHON": sys.executable, "SPARK_LOCAL_IP": "127.0.0.1"},
+            env={**kept, **chosen},
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 import warnings
 from pathlib import Path
 
@@ -129,26 +128,3 @@ class TestSession:
         # The JVM itself announces the vector module; no setting of Spark or Java silences that line.
         noise = [line for line in run.stderr.splitlines() if "incubator" not in line]
         assert (run.stdout.strip(), noise) == ("3", [])
-
-    @pytest.mark.spark
-    @pytest.mark.slow
-    @pytest.mark.usefixtures("connect_port")
-    def test_connect_session_of_the_environment_keeps_its_settings(self, tmp_path):
-        script = (
-            "from dovetail.spark.session import session; s = session(); "
-            "print(type(s).__module__, s.conf.get('spark.sql.shuffle.partitions'), s.range(3).count())"
-        )
-        # A local Connect server has one port, which that of an earlier test may hold a little longer than the test.
-        for _ in range(5):
-            run = subprocess.run(
-                [sys.executable, "-c", script],
-                capture_output=True,
-                text=True,
-                cwd=tmp_path,
-                env={**os.environ, "SPARK_REMOTE": "local[1]"},
-            )
-            if run.returncode == 0:
-                break
-            time.sleep(5)
-        assert run.returncode == 0, run.stderr[-3000:]
-        assert run.stdout.split() == ["pyspark.sql.connect.session", "200", "3"]

@@ -16,12 +16,7 @@ from dovetail.errors import ArgumentError, StatementError, UnboundedJoinError
 NOON = datetime(2026, 3, 1, 12)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _few_partitions(spark):
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
+pytestmark = pytest.mark.usefixtures("few_partitions")
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
@@ -31,17 +29,15 @@ from dovetail.reference import at_most, both, less
 from dovetail.segments import pack, unpack
 from dovetail.spark.stream import Cell, Stored
 
+from . import streams
+from .streams import ids, run, written
+
 SCHEMA = "id long, x long, k string, t timestamp"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 STORE = "spark.sql.streaming.stateStore.providerClass"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _few_partitions(spark):
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
+pytestmark = pytest.mark.usefixtures("few_partitions")
 
 
 @pytest.fixture
@@ -64,46 +60,16 @@ def rows(seed: int, size: int) -> list[dict]:
     ]
 
 
+def file_schema(zone: str | None = "UTC") -> pa.Schema:
+    return pa.schema([("id", pa.int64()), ("x", pa.int64()), ("k", pa.string()), ("t", pa.timestamp("us", zone))])
+
+
 def put(folder: Path, made: list[dict], zone: str | None = "UTC") -> None:
-    """One more file, newer than all before it: a stream reads one a micro-batch, in the order of their times."""
-    folder.mkdir(exist_ok=True)
-    number = len(list(folder.iterdir()))
-    kinds = {"id": pa.int64(), "x": pa.int64(), "k": pa.string(), "t": pa.timestamp("us", zone)}
-    table = pa.table({name: pa.array([row[name] for row in made], kind) for name, kind in kinds.items()})
-    file = folder / f"{number:03}.parquet"
-    pq.write_table(table, file)
-    os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+    streams.put(folder, made, file_schema(zone))
 
 
 def stream(spark, folder: Path, schema: str = SCHEMA) -> DataFrame:
-    return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
-
-
-def run(joined: DataFrame, place: Path) -> list[dict]:
-    """Run a query over all there is, into files; what it observed in each micro-batch comes back."""
-    query = (
-        joined.writeStream.format("parquet")
-        .option("path", str(place / "out"))
-        .option("checkpointLocation", str(place / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    try:
-        assert query.awaitTermination(120)
-        name = f"dovetail({','.join(c for c in joined.columns)})"
-        return [p["observedMetrics"][name].asDict() for p in query.recentProgress if name in p["observedMetrics"]]
-    finally:
-        query.stop()
-
-
-def ids(joined: DataFrame) -> Counter:
-    """Pairs of row numbers; a missing row and a row of NULLs are told apart."""
-    parts = [F.when(F.col(a).isNotNull(), F.coalesce(F.col(f"{a}.id"), F.lit(-1))) for a in joined.columns]
-    return Counter(tuple(row) for row in joined.select(*parts).collect())
-
-
-def written(spark, place: Path) -> Counter:
-    return ids(spark.read.parquet(str(place / "out")))
+    return streams.source(spark, folder, schema)
 
 
 def expected(inputs: dict[str, list[dict]], condition, how: str = "inner", window: int | None = None) -> Counter:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -21,17 +20,14 @@ from dovetail import reference
 from dovetail.errors import ArgumentError, PredicateError, UnboundedJoinError, UnknownNameError, UnsupportedTypeError
 from dovetail.reference import both, equal
 
+from .streams import ids, put, run, source, written
+
 SCHEMA = "id long, k string, v double, ts timestamp"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 SECOND = timedelta(seconds=1)
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _few_partitions(spark):
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    spark.conf.set("spark.sql.shuffle.partitions", "2")
-    yield
-    spark.conf.set("spark.sql.shuffle.partitions", before)
+pytestmark = pytest.mark.usefixtures("few_partitions")
 
 
 def made(alias: str, count: int = 40) -> list[dict]:
@@ -55,42 +51,11 @@ def frame(spark, rows: list[dict]) -> DataFrame:
     return spark.createDataFrame(rows, SCHEMA)
 
 
-def put(folder: Path, rows: list[dict]) -> None:
-    """One more file, newer than all before it."""
-    folder.mkdir(exist_ok=True)
-    number = len(list(folder.glob("*.parquet")))
-    kinds = {"id": pa.int64(), "k": pa.string(), "v": pa.float64(), "ts": pa.timestamp("us", "UTC")}
-    file = folder / f"{number:03}.parquet"
-    pq.write_table(pa.table({name: pa.array([r[name] for r in rows], kind) for name, kind in kinds.items()}), file)
-    os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
+FILE = pa.schema([("id", pa.int64()), ("k", pa.string()), ("v", pa.float64()), ("ts", pa.timestamp("us", "UTC"))])
 
 
 def stream(spark, folder: Path) -> DataFrame:
-    raw = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
-    return raw.withWatermark("ts", "4 seconds")
-
-
-def run(joined: DataFrame, place: Path) -> list[dict]:
-    query = (
-        joined.writeStream.format("parquet")
-        .option("path", str(place / "out"))
-        .option("checkpointLocation", str(place / "checkpoint"))
-        .trigger(availableNow=True)
-        .start()
-    )
-    try:
-        assert query.awaitTermination(180)
-        observed = [progress["observedMetrics"] for progress in query.recentProgress]
-        reports = [next(iter(found.values())).asDict() for found in observed if found]
-        # Spark runs a micro-batch without rows where its own watermark moves; no cell hears of it.
-        return [report for report in reports if report["rows"]]
-    finally:
-        query.stop()
-
-
-def ids(joined: DataFrame) -> Counter:
-    parts = [F.when(F.col(a).isNotNull(), F.coalesce(F.col(f"{a}.id"), F.lit(-1))) for a in joined.columns]
-    return Counter(tuple(row) for row in joined.select(*parts).collect())
+    return source(spark, folder, SCHEMA).withWatermark("ts", "4 seconds")
 
 
 def meant(inputs: dict[str, list[dict]], condition, windows, how="inner") -> Counter:
@@ -139,13 +104,15 @@ def test_hows_in_batch_and_in_a_stream_across_a_restart(spark, tmp_path, how):
     reports = []
     for at in range(0, 40, 20):
         for alias, rows in inputs.items():
-            put(tmp_path / alias, rows[at : at + 20])
+            put(tmp_path / alias, rows[at : at + 20], FILE)
         reports += run(dt.window_join({a: stream(spark, tmp_path / a) for a in "AB"}, **call), place)
     # One more row each, which closes the windows of all others and matches nothing.
     for alias in "AB":
-        put(tmp_path / alias, [{"id": 99, "k": f"last {alias}", "v": 0.0, "ts": NOON + 1000 * SECOND}])
+        put(tmp_path / alias, [{"id": 99, "k": f"last {alias}", "v": 0.0, "ts": NOON + 1000 * SECOND}], FILE)
     reports += run(dt.window_join({a: stream(spark, tmp_path / a) for a in "AB"}, **call), place)
-    assert ids(spark.read.parquet(str(place / "out"))) == answer
+    # Spark runs a micro-batch without rows where its own watermark moves; no cell hears of it.
+    reports = [report for report in reports if report["rows"]]
+    assert written(spark, place) == answer
     assert sum(report["late_A"] + report["late_B"] for report in reports) == 0
     assert reports[-1]["held_rows_A"] == 1
     assert reports[-1]["state_bytes_A"] > 0
@@ -157,7 +124,7 @@ def test_a_stream_without_any_equality(spark, tmp_path):
     inputs = {alias: made(alias) for alias in "ABC"}
     for alias, rows in inputs.items():
         for at in range(0, 40, 20):
-            put(tmp_path / alias, rows[at : at + 20])
+            put(tmp_path / alias, rows[at : at + 20], FILE)
     joined = dt.window_join(
         {alias: stream(spark, tmp_path / alias) for alias in "ABC"},
         on="ABS(A.v - B.v) <= 0.5 AND ABS(B.v - C.v) <= 0.5",
@@ -197,7 +164,7 @@ def test_larger_inputs_agree_with_duckdb(spark, tmp_path):
 
 def test_explain_tells_windows_kernel_and_state(spark, tmp_path, capsys):
     for alias in "ABC":
-        put(tmp_path / alias, made(alias, 1))
+        put(tmp_path / alias, made(alias, 1), FILE)
     joined = dt.window_join(
         {alias: stream(spark, tmp_path / alias) for alias in "ABC"},
         on="A.k = B.k AND B.k = C.k",
@@ -248,7 +215,7 @@ def test_bad_input_is_refused_before_any_job(spark, change, kind, text):
 
 def test_streams_need_a_watermark_and_company_of_their_kind(spark, tmp_path):
     for alias in "AB":
-        put(tmp_path / alias, made(alias, 1))
+        put(tmp_path / alias, made(alias, 1), FILE)
     raw = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "A"))
     call = {"on": "A.k = B.k", "time": "ts", "within": "5 seconds"}
     with pytest.raises(UnboundedJoinError, match="'A' has no watermark on 'ts'"):

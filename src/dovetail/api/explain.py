@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def explain(frame: DataFrame) -> None:
-    """Print what a join will do and why.  Starts no job.
+    """Print what a join will do and why; in a notebook, show it as a table.  Starts no job.
 
     Parameters
     ----------
@@ -28,6 +28,7 @@ def explain(frame: DataFrame) -> None:
         kernel    range: sorted points, one run for each box; cost follows rows + results
         routing   cells cut at quantiles of a 1/64 sample of both sides, read within the same action; 4 shuffle partitions of packed segments
     """  # noqa: E501
+    from dovetail.plan.rendering import show
     from dovetail.spark.metrics import handle_of
 
-    print(handle_of(frame, "explain").plan.text())
+    show(handle_of(frame, "explain").plan.text())

@@ -19,12 +19,14 @@ from rich.live import Live
 from rich.markup import escape
 from rich.panel import Panel
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
 from dovetail import datasets
 from dovetail.command.demo_report import Line, Seen, demo_report
 from dovetail.datasets.files import write
+from dovetail.plan.rendering import folded
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -164,7 +166,8 @@ def _large(console: Console, spark: SparkSession, folder: Path, sizes: Sizes, se
     with redirect_stdout(io.StringIO()) as text:
         dt.explain(pairs)
     seen.plan = text.getvalue().rstrip()
-    console.print(Panel(Text(seen.plan), title="dt.explain(pairs)", title_align="left"))
+    plan = folded(seen.plan, console.width - 4)
+    console.print(Panel(Text(plan), title="dt.explain(pairs)", title_align="left"))
     table = Table("dt.metrics(pairs)", box=box.SIMPLE, show_header=True)
     table.add_column("", justify="right")
     table.add_row("seconds, files to results", f"{seconds:.2f}")
@@ -277,11 +280,13 @@ def _camera(spark: SparkSession, folder: Path) -> DataFrame:
 def _follow(console: Console, query: StreamingQuery) -> tuple[int, Table]:
     """Show the progress of a query until it ends: its results, and the last state of the table."""
     try:
-        with Live(_progress_table([]), console=console, transient=not console.is_terminal) as live:
+        waiting = Spinner("dots", "Starting the stream (a fresh installation compiles its kernels) ...")
+        with Live(waiting, console=console, transient=not console.is_terminal) as live:
             over = False
             while not over:
                 over = bool(query.awaitTermination(1))
-                live.update(_progress_table(query.recentProgress))
+                reports = query.recentProgress
+                live.update(_progress_table(reports) if reports else waiting)
     finally:
         query.stop()
     reports = query.recentProgress
@@ -300,8 +305,6 @@ def _progress_table(reports: list[Any]) -> Table:
         shown = (counts["rows"], counts["results"], held, evicted)
         took = f"{report['durationMs']['triggerExecution'] / 1000:.1f}"
         table.add_row(str(report["batchId"]), *[f"{number:,}" for number in shown], took)
-    if not reports:
-        table.add_row("starting", *[""] * 5)
     return table
 
 
@@ -322,9 +325,9 @@ _MEMORY = 1_000
 def _sample(console: Console, spark: SparkSession, seen: Seen) -> None:
     import dovetail as dt
 
-    _title(console, f"4  A join that need not be computed whole: {_SAMPLED:,} clicks, {_SAMPLED:,} orders, by product")
+    _title(console, f"4  A sample of a join: {_SAMPLED:,} clicks, {_SAMPLED:,} orders, by product")
     on = "click.product = order.product"
-    _code(console, f'dt.approx_join({{"click": clicks, "order": orders}}, on="{on}", memory={_MEMORY:,})')
+    _code(console, f'dt.approx_join({{"click": clicks, "order": orders}},\n               on="{on}", memory={_MEMORY})')
     tables = datasets.clicks_and_orders(_SAMPLED, _SAMPLED)
     clicks, orders = (Counter(map(str, table["product"].to_pylist())) for table in tables)
     seen.complete = {name: float(count * orders[name]) for name, count in clicks.items()}
@@ -352,4 +355,7 @@ def _summary(console: Console, lines: list[Line]) -> None:
     for line in lines:
         table.add_row(line.what, line.rows, f"{line.results:,}", f"{line.seconds:.2f}")
     console.print(table)
-    console.print("The first join and the stream include the start of their Python workers.")
+    console.print(
+        "The first join and the stream include the start of their Python workers and, in a fresh installation, the "
+        "compilation of their kernels, which are kept."
+    )

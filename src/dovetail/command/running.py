@@ -8,7 +8,7 @@ import time
 import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.markup import escape
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
@@ -25,6 +26,7 @@ from dovetail.command.view import batch_line, figure, run_view
 from dovetail.jobs import Job
 from dovetail.jobs.progress import ProgressFile, Record
 from dovetail.jobs.read import check_paths
+from dovetail.plan.rendering import folded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -100,7 +102,7 @@ def _explained(console: Console, job: Job, spark: SparkSession) -> None:
     built = Built(job, spark)
     _summary(console, job)
     console.print()
-    console.print(Text(built.plan()), soft_wrap=True)
+    console.print(Text(folded(built.plan(), console.width) if console.is_terminal else built.plan()), soft_wrap=True)
     console.print()
     console.print(Text(f"columns: {built.schema()}"), soft_wrap=True)
     console.print("Nothing has run.")
@@ -162,22 +164,33 @@ def _run_stream(console: Console, built: Built, run: ProgressFile) -> None:
     console.print(
         f"the stream runs; Ctrl-C stops it after its micro-batch; [bold]dovetail top[/] shows {run.path.name}"
     )
-    live = Live(run_view(records, running=True), console=console, auto_refresh=False) if console.is_terminal else None
+    waiting = Spinner("dots", "the first micro-batch runs; it starts Python workers, too")
+    live = Live(waiting, console=console, refresh_per_second=4) if console.is_terminal else None
+
+    def show(status: str | None = None) -> None:
+        if live is not None:
+            live.update(run_view(records, running=True, height=console.height, status=status))
+        elif status is not None:
+            console.print(status)
 
     def report(record: Record) -> None:
         run.write(record)
         records.append(record)
+        show()
         if live is None:
             console.print(batch_line(record), soft_wrap=True)
-        else:
-            live.update(run_view(records, running=True), refresh=True)
 
-    with _stop_requests() as stop:
-        if live is None:
-            follow(query, report, stop.is_set)
-        else:
-            with live:
-                follow(query, report, stop.is_set)
+    with _stop_requests() as stop, live or nullcontext():
+        told = False
+
+        def stopping() -> bool:
+            nonlocal told
+            if stop.is_set() and not told:
+                told = True
+                show("stopping after this micro-batch")
+            return told
+
+        follow(query, report, stopping)
     if stop.is_set():
         run.status = "stopped"
         raise Stopped

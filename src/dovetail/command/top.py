@@ -21,7 +21,7 @@ def watch(console: Console, name: str | None, *, once: bool, interval: float) ->
         return
     with Live(console=console, screen=False, auto_refresh=False) as live:
         for records in follow(file, interval):
-            live.update(run_view(records, running=is_running(records)), refresh=True)
+            live.update(run_view(records, running=is_running(records), height=console.height), refresh=True)
 
 
 def choose(name: str | None) -> Path:

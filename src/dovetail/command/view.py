@@ -14,9 +14,15 @@ from dovetail.jobs.progress import Record
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SHOWN = 12
+_FEWEST = 3
+_COURSE = 24
+_AROUND = 6
+"""Lines of a view that are neither a figure nor a micro-batch: heading, frame of the table, the cursor's own."""
 
 
-def run_view(records: Sequence[Record], *, running: bool, shown: int = _SHOWN) -> RenderableType:
+def run_view(
+    records: Sequence[Record], *, running: bool, height: int | None = None, status: str | None = None
+) -> RenderableType:
     """The state of a run.
 
     Parameters
@@ -25,20 +31,26 @@ def run_view(records: Sequence[Record], *, running: bool, shown: int = _SHOWN) -
         The records of its file.
     running
         Whether it goes on.
-    shown
-        Micro-batches in the table.
+    height
+        Lines of the terminal.  The table gets shorter to fit, because a live view that does not fit loses its end.
+    status
+        What to say in the place of "running".
     """
     start = records[0] if records and records[0].get("kind") == "start" else {}
     batches = batch_records(records)
-    status = "running" if running else records[-1].get("status", "gone without an end") if records else "nothing yet"
+    if status is None:
+        status = "running" if running else str(records[-1].get("status", "gone without an end")) if records else "new"
     head = Text.assemble(
         (str(start.get("job", "?")), "bold"), f"  {start.get('mode', '')}  ",
         (status, "green" if status in ("running", "finished") else "yellow"),
-        f"  since {str(start.get('time', '?'))[:19]}  process {start.get('pid', '?')}",
+        f"  since {str(start.get('time', '?'))[:19].replace('T', ' ')}  process {start.get('pid', '?')}",
+        no_wrap=True, overflow="ellipsis",
     )  # fmt: skip
     if not batches:
         return Group(head, Text("no micro-batch has ended yet", style="dim"))
-    return Group(head, _rates(batches), _table(batches[-shown:]))
+    rates = _rates(batches)
+    room = _SHOWN if height is None else height - rates.row_count - _AROUND
+    return Group(head, rates, _table(batches[-max(_FEWEST, min(_SHOWN, room)) :]))
 
 
 def batch_records(records: Sequence[Record]) -> list[Record]:
@@ -48,7 +60,6 @@ def batch_records(records: Sequence[Record]) -> list[Record]:
 
 def _rates(batches: Sequence[Record]) -> Table:
     """One line for each figure that the run has: its course as bars, and the last value."""
-    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     lines = (
         ("rows a second", "done_per_second", "rows done a second"),
         ("arrive a second", "arrived_per_second", "rows that came a second"),
@@ -60,25 +71,33 @@ def _rates(batches: Sequence[Record]) -> Table:
         ("throttle", "throttle", "share of the work that is done; 1 is all of it"),
         ("recall", "recall", "estimated share of the results that come out"),
     )
+    rows = []
     for name, key, what in lines:
-        course = [record.get(key) for record in batches]
-        known = [float(value) for value in course if value is not None]
+        known = [float(record[key]) for record in batches if record.get(key) is not None]
         if known:
-            table.add_row(name, Text(sparkline(known[-40:]), style="cyan"), figure(known[-1]), Text(what, style="dim"))
+            rows.append((name, sparkline(known[-_COURSE:]), figure(known[-1]), what))
+    # A narrow terminal cuts the explanations off, and no figure.
+    names, figures = (max((len(row[at]) for row in rows), default=0) for at in (0, 2))
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(min_width=names)
+    table.add_column(min_width=_COURSE, style="cyan")
+    table.add_column(min_width=figures, justify="right")
+    table.add_column(style="dim", no_wrap=True, overflow="ellipsis")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 
 def _table(batches: Sequence[Record]) -> Table:
     columns = [
         ("batch", "batch"), ("rows in", "rows"), ("results", "results"), ("held", "held_rows"), ("late", "late"),
-        ("forgotten", "evicted"), ("lag s", "lag"), ("throttle", "throttle"), ("recall", "recall"),
-        ("seconds", "seconds"),
+        ("forgotten", "evicted"), ("throttle", "throttle"), ("recall", "recall"), ("seconds", "seconds"),
     ]  # fmt: skip
     # A figure that this run does not have gets no column.
     there = [(name, key) for name, key in columns if any(record.get(key) is not None for record in batches)]
-    table = Table(box=box.SIMPLE)
+    table = Table(box=box.SIMPLE, padding=(0, 0, 0, 1), pad_edge=False)
     for name, _ in there:
-        table.add_column(name, justify="right")
+        table.add_column(name, justify="right", no_wrap=True)
     for record in batches:
         table.add_row(*(figure(record.get(key)) for _, key in there))
     return table

@@ -1,0 +1,14 @@
+"""Fixtures of the tests that run joins in Spark."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.fixture(scope="module")
+def few_partitions(spark):
+    """Two shuffle partitions: each task of a stateful operator starts workers of its own."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", "2")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
