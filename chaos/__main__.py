@@ -23,7 +23,8 @@ from chaos.verify import verify
 from chaos.victim import place_of
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
-console = Console(log_path=False)
+# A log file has no width of its own, and a table of 80 characters would break every word.
+console = Console(log_path=False, width=None if sys.stdout.isatty() else 140)
 
 KILLED = ("driver", "executor", "worker")
 COLUMNS = ("family", *(f"{kind}s" for kind in KILLED), "amid a batch", "starts", "batches", "rows", "verdict")
