@@ -23,7 +23,8 @@ from chaos.verify import verify
 from chaos.victim import place_of
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, help=__doc__)
-console = Console()
+# A log file has no width of its own, and a table of 80 characters would break every word.
+console = Console(log_path=False, width=None if sys.stdout.isatty() else 140)
 
 KILLED = ("driver", "executor", "worker")
 COLUMNS = ("family", *(f"{kind}s" for kind in KILLED), "amid a batch", "starts", "batches", "rows", "verdict")
@@ -72,7 +73,8 @@ def _kill(place: Path, seed: int, kills: int, files: int, rows: int, groups: lis
             wanted = max(3, -(-(kills - struck) // max(1, len(groups) - turn)))
             hunt = Hunt(place / f"run{turn}", place / "inputs", GROUPS[at], say=progress.console.log)
             try:
-                hunt.run(plan(seed, turn, wanted))
+                # A group has the same plan whether it runs alone or with the others.
+                hunt.run(plan(seed, at + len(GROUPS) * (turn // len(groups)), wanted))
             except HungError as error:
                 progress.console.log(f"[red]{error}")
                 right = False

@@ -104,6 +104,8 @@ def soak(minutes: float, rate: int, place: Path, tick: Callable[[float], None]) 
             if error is not None:
                 raise error
     finally:
+        # Stopping amid a micro-batch makes Spark report every task that it interrupts.
+        spark.sparkContext.setLogLevel("OFF")
         for query in queries:
             query.stop()
         spark.stop()
