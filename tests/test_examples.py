@@ -28,7 +28,7 @@ PROGRAMS = {
     "bestmatch_projects": (12, "suited"),
     "bestmatch_weather": ((8, None), "rain"),
     "window_cameras": ((2, 50), "passages"),
-    "window_news": (40, "same_event"),
+    "window_news": ((40, 0.3), "same_event"),
     "window_packets": (200, "legs"),
     "window_retail": (20, "sold_together"),
 }

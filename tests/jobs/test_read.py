@@ -52,6 +52,19 @@ def read(text, tmp_path, **options):
 
 
 class TestAGoodFile:
+    @pytest.mark.parametrize(
+        ("given", "shed"),
+        [
+            ("harvest", dt.Harvest()),
+            ("{harvest: {target: 5, basic_window: 1 second}}", dt.Harvest(target=5, basic_window="1 second")),
+            ("{random_drop: {throttle: 0.5}}", dt.RandomDrop(throttle=0.5)),
+        ],
+    )
+    def test_sheds_in_a_stream(self, given, shed, tmp_path):
+        text = GOOD.replace("  time: ts\n", f"  time: ts\n  shed: {given}\n")
+        assert read(text, tmp_path).join.arguments["shed"] == shed
+        assert "shed" not in read(text, tmp_path, mode="batch").join.arguments
+
     def test_is_read(self, tmp_path):
         job = read(GOOD, tmp_path)
         assert (job.name, job.mode) == ("cameras", "stream")

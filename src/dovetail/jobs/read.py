@@ -78,7 +78,7 @@ def read_job(
         file=str(file),
         mode=runs,
         inputs=inputs,
-        join=_join(top.need("join", "{sql: ...}, or {kind: theta, on: ...}"), inputs),
+        join=_join(top.need("join", "{sql: ...}, or {kind: theta, on: ...}"), inputs, runs),
         output=output,
         session=_session(top.get("spark")),
         generate=_generate(top.get("generate"), folder),
@@ -180,7 +180,7 @@ def _watermark(section: Section, static: bool) -> tuple[str, str] | None:
     return inner.needed_text("column", "ts"), as_duration(inner.need("delay", "10 seconds"), f"{inner.name}.delay")
 
 
-def _join(node: Node, inputs: Mapping[str, Input]) -> Join:
+def _join(node: Node, inputs: Mapping[str, Input], mode: Mode) -> Join:
     if not isinstance(node.content, dict):
         raise node.error(f"join is {node.shown()}", accepted="{sql: ...}, or {kind: theta, on: ..., ...}")
     has_sql, has_kind = "sql" in node.content, "kind" in node.content
@@ -198,6 +198,9 @@ def _join(node: Node, inputs: Mapping[str, Input]) -> Join:
     section = Section(node, "join", ("kind", "inputs", "select", *join_keys(kind)))
     aliases = _aliases(section, inputs)
     arguments = call_arguments(kind, section, tuple(aliases))
+    if mode == "batch":
+        # Static tables set no pace to keep up with: the same job on them is the exact join.
+        arguments.pop("shed", None)
     return Join(None, kind, aliases, arguments, section.texts("select"), node)
 
 
