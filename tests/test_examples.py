@@ -28,7 +28,7 @@ PROGRAMS = {
     "approx_clicks": (["--rows", "500"], "clicks_and_orders"),
     "bestmatch_projects": (["--seekers", "12"], "suited"),
     "window_cameras": (["--minutes", "2", "--objects", "50"], "passages"),
-    "window_news": (["--items", "40"], "same_event"),
+    "window_news": (["--items", "40", "--throttle", "0.3"], "same_event"),
     "window_packets": (["--packets", "200"], "legs"),
     "window_retail": (["--per-hour", "20"], "sold_together"),
 }

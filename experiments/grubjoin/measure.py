@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
 from dovetail.compiling import njit
-from dovetail.families.shedding.clock import Run, VirtualClock
-from dovetail.families.shedding.model import Model, build_model, direction
+from dovetail.families.shedding.clock import ROOM, SECOND, Run, VirtualClock, VirtualPace
+from dovetail.families.shedding.keeping import keep_rates
+from dovetail.families.shedding.kernel import DropKernel, SheddingKernel, drop_models
+from dovetail.families.shedding.model import NESTED, Floats, Ints, Model, build_model, direction
+from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest, RandomDrop
 from dovetail.families.shedding.workload import Wandering, arrival_times, epsilon_join, maker
 from dovetail.families.window import state
@@ -27,6 +30,8 @@ KAPPAS = (2.0, 2.0, 50.0, 50.0, 50.0)
 LAGS = {"aligned": (0.0,) * 5, "not aligned": (0.0, 5.0, 15.0, 10.0, 18.0)}
 SUSTAINED = 100.0
 """Rows a second of each of three streams up to which the paper's machine needs no shedding."""
+WIDTH = 2 * SECOND
+"""Slices: the paper's b."""
 TICK = 0.25
 """Seconds between services while the join keeps up."""
 OVERHEAD = {3: 0.005, 4: 0.03, 5: 0.1}
@@ -57,31 +62,66 @@ def capacity() -> float:
     return clock.run(inputs, arrival_times(inputs), 40.0).rate("work", WARM, 40.0)
 
 
+@dataclass(frozen=True)
+class Exact:
+    """What a run of the exact join tells: its work a second, and the join in numbers, once for each join order."""
+
+    work: float
+    models: tuple[Model, ...]
+
+
 @cache
-def needed(m: int, rate: float, kappas: tuple[float, ...], lags: str) -> float:
-    """Comparisons a second of the exact join."""
-    inputs = Wandering(kappas[:m], LAGS[lags][:m], rate).made(WARM + 4.0, seed=1)
-    clock = VirtualClock(maker(epsilon_join(m), Harvest(sample=0.001)), 1e15, fixed=1.0, tick=1.0, buffer=1e9)
-    return clock.run(inputs, arrival_times(inputs), WARM + 4.0).rate("work", WARM, WARM + 4.0)
+def exact(m: int, rate: float, kappas: tuple[float, ...], lags: str) -> Exact:
+    """The exact join with the join orders that it learns as any other run does."""
+    spec, seconds = epsilon_join(m), WARM + 8.0
+    inputs = Wandering(kappas[:m], LAGS[lags][:m], rate).made(seconds, seed=1)
+    make, made = maker(spec, Harvest()), []
+
+    def kept(pace: VirtualPace) -> SheddingKernel:
+        made[:] = [make(pace)]
+        return made[0]
+
+    done = VirtualClock(kept, 1e15, fixed=1.0, tick=1.0, buffer=1e9).run(inputs, arrival_times(inputs), seconds)
+    slices = Slices.of(spec.hull, WIDTH)
+    return Exact(done.rate("work", WARM, seconds), tuple(drop_models(spec, slices, made[0].control, NESTED)))
 
 
-def static_throttle(setting: Setting) -> float | None:
-    """For RandomDrop the throttle that the rates call for, as its drop rates are optimised before; else None."""
-    if setting.algorithm == GRUB:
-        return None
+@dataclass
+class StaticDrop(DropKernel):
+    """RandomDrop as the paper has it: rates and join orders are chosen beforehand."""
+
+    plan: tuple[Floats, Ints] = field(default_factory=lambda: (np.ones(0), np.ones((0, 0), dtype=np.int64)))
+
+    def _configure(self, z: float) -> None:
+        self.control.keep, orders = self.plan
+        self._reorder(orders)
+
+    def _order_to_try(self, turn: int) -> tuple[Ints, bool]:
+        return self.control.orders[turn], True
+
+
+def dropping(setting: Setting, seed: int) -> tuple[Callable[[VirtualPace], SheddingKernel], float]:
+    """RandomDrop with rates for the streams of a setting, and the throttle that these call for."""
     assert isinstance(setting.rates, float)
-    return min(1.0, 0.97 * capacity() / needed(setting.m, setting.rates, setting.kappas, setting.lags))
+    known = exact(setting.m, setting.rates, setting.kappas, setting.lags)
+    z = min(1.0, ROOM * capacity() / known.work)
+    plan = keep_rates(known.models, z)
+    spec = epsilon_join(setting.m)
+    slices = Slices.of(spec.hull, WIDTH)
+    return lambda pace: StaticDrop(spec, shed=RandomDrop(seed=seed), slices=slices, pace=pace, plan=plan), z
 
 
 def run(setting: Setting, seed: int) -> Run:
     """One run from a seed."""
     m = setting.m
     inputs = Wandering(setting.kappas[:m], LAGS[setting.lags][:m], setting.rates).made(setting.seconds, seed)
-    shed = Harvest(seed=seed) if setting.algorithm == GRUB else RandomDrop(seed=seed)
     most = setting.rates if isinstance(setting.rates, float) else max(rate for _, rate in setting.rates)
+    make, fixed = maker(epsilon_join(m), Harvest(seed=seed)), None
+    if setting.algorithm == DROP:
+        make, fixed = dropping(setting, seed)
     clock = VirtualClock(
-        maker(epsilon_join(m), shed), capacity(), interval=setting.interval,
-        buffer=max(10.0, setting.buffer * most), tick=TICK, overhead=setting.overhead, fixed=static_throttle(setting),
+        make, capacity(), interval=setting.interval,
+        buffer=max(10.0, setting.buffer * most), tick=TICK, overhead=setting.overhead, fixed=fixed,
     )  # fmt: skip
     return clock.run(inputs, arrival_times(inputs), setting.seconds)
 
@@ -142,19 +182,19 @@ def milliseconds(call: Callable[[], object], times: int = 20) -> float:
 
 def enumerated(model: Model, z: float) -> float:
     """The best output by trying every setting of a three-way join, as the paper's brute force does."""
-    return float(_every(z * model.cost(model.full), *model.arrays()))
+    return float(_every(z * model.cost(model.full), model))
 
 
 @njit
-def _every(budget, rates, sizes, examined, yields, fanouts, probe, emit):
-    n = sizes[0, 0]
+def _every(budget, model):
+    n = model.sizes[0, 0]
     cost, out = np.zeros((3, n * n + 1)), np.zeros((3, n * n + 1))
     counts = np.zeros(2, dtype=np.int64)
     for i in range(3):
         for a in range(1, n + 1):
             for b in range(1, n + 1):
                 counts[0], counts[1] = a, b
-                c, o = direction(i, counts, rates, sizes, examined, yields, fanouts, probe, emit)
+                c, o = direction(i, counts, model)
                 cost[i, (a - 1) * n + b], out[i, (a - 1) * n + b] = c, o
     best = 0.0
     for x in range(n * n + 1):

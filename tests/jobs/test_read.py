@@ -57,6 +57,19 @@ class TestAGoodFile:
         assert job.inputs["B"].max_ahead == "1 hour"
         assert ("input B", f"parquet {tmp_path}/data/B; watermark ts, 5 seconds, at most 1 hour ahead") in job.summary()
 
+    @pytest.mark.parametrize(
+        ("given", "shed"),
+        [
+            ("harvest", dt.Harvest()),
+            ("{harvest: {target: 5, basic_window: 1 second}}", dt.Harvest(target=5, basic_window="1 second")),
+            ("{random_drop: {throttle: 0.5}}", dt.RandomDrop(throttle=0.5)),
+        ],
+    )
+    def test_sheds_in_a_stream(self, given, shed, tmp_path):
+        text = GOOD.replace("  time: ts\n", f"  time: ts\n  shed: {given}\n")
+        assert read(text, tmp_path).join.arguments["shed"] == shed
+        assert "shed" not in read(text, tmp_path, mode="batch").join.arguments
+
     def test_is_read(self, tmp_path):
         job = read(GOOD, tmp_path)
         assert (job.name, job.mode) == ("cameras", "stream")

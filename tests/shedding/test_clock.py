@@ -113,27 +113,51 @@ def test_throttle_stays_in_range(z, beta, boost):
     assert throttled(z, beta, boost) <= max(LEAST, paper_throttled(z, beta, boost))
 
 
+def finished(control: Control, ended: float, joined: float, calls: int, done: float | None = None) -> None:
+    """What a cell remembers of a micro-batch, had it ended at this time."""
+    wall = control.wall
+    wall.ended, wall.joined, wall.calls = ended, joined, calls
+    wall.done = wall.planned if done is None else done
+
+
 @given(
-    fixed=st.floats(0.1, 2.0),
-    exact=st.floats(5.0, 60.0),
+    fixed=st.floats(0.1, 1.0),
+    around=st.floats(0.1, 1.0),
+    start=st.floats(0.0, 0.5),
+    exact=st.floats(5.0, 200.0),
     target=st.one_of(st.none(), st.just(4.0)),
 )
-def test_micro_batches_settle(fixed, exact, target):
-    """A simulated cell: Spark's overhead, and joining in proportion to the throttle and to what arrived.
+def test_micro_batches_settle(fixed, around, start, exact, target):
+    """A simulated cell: what it sees of Spark's overhead, what it does not see, and joining.
 
-    Calm at first, then an overload: its first micro-batch already fits, and all after the fifth do.
+    Joining takes a little by itself, and a time in proportion to the throttle and to what arrived.  Calm at first, then
+    an overload: all micro-batches after its fifth fit into the trigger interval.
     """
     shed = Harvest(target=target or "keep up")
     control, trigger, lasted = Control.new(SLICES), 4.0, []
     now, before = 100.0, 100.0 - 4.0
-    for call in range(16):
+    for call in range(20):
         full = exact * (now - before) / trigger * (0.1 if call < 3 else 1.0)
         control.z = WallPace(shed, began=now).decide(control, lambda full=full: full / 4e-9)
-        joined = control.z * full
-        control.wall[1:4], control.wall[5] = (now + fixed + joined, joined, joined / 4e-9), call + 1
-        lasted.append(fixed + joined)
+        joined = start + control.z * full
+        finished(control, now + fixed + joined, joined, call + 1)
+        lasted.append(fixed + joined + around)
         before, now = now, now + max(trigger, lasted[-1])
     assert max(lasted[8:]) <= trigger * 1.01
+
+
+@given(st.floats(0.01, 0.5), st.floats(0.05, 1.0))
+def test_the_throttle_recovers(z, joining):
+    """From any throttle, a load that fits is joined in full after a few micro-batches."""
+    control, now = Control.new(SLICES), 100.0
+    control.z = z
+    finished(control, 99.0, 1.0, 2)
+    control.wall.began = 96.0
+    for call in range(8):
+        control.z = WallPace(Harvest(target=4.0), began=now).decide(control, lambda: joining / 4e-9)
+        finished(control, now + 0.5 + control.z * joining, control.z * joining, 3 + call)
+        now += 4.0
+    assert control.z == 1.0
 
 
 def test_the_wall_clock_decides():
@@ -145,17 +169,37 @@ def test_the_wall_clock_decides():
         return WallPace(shed, began).decide(control, lambda: full)
 
     assert decided(100.0, work) == 1.0  # before the first micro-batch
-    control.wall[1:4], control.wall[5] = (104.0, 3.8, work), 2
-    assert decided(104.0, work) == pytest.approx((0.85 * 2.0 - 0.2) / 3.8)
-    control.wall[1:4] = 108.0, 3.8, work
-    assert decided(108.0, 2 * work) == pytest.approx((0.85 * 2.0 - 0.2) / 7.6)
-    assert decided(112.0, None) == 1.0  # the cell's own throttle is still what it was
+    for call in range(2, 12):
+        # Little work and much in turn, so that both kinds of time can be told apart.
+        part = 1.0 if call % 2 else 0.02
+        finished(control, 100.0 + 5 * (call - 1) - 1.0, 3.8 * part, call, done=work * part)
+        control.wall.planned = control.wall.done
+        control.wall.began = control.wall.ended - 3.8 * part - 0.2
+        z = decided(100.0 + 5 * (call - 1), work)
+    # It sees 0.2 s besides joining, and 1 s passes between its end and the next beginning.
+    assert z == pytest.approx((0.85 * 2.0 - 0.2 - 1.0) / 3.8, rel=0.2)
+    assert decided(160.0, None) == 1.0  # the cell's own throttle is still what it was
     assert WallPace(Harvest(throttle=0.3), 1.0).decide(control, lambda: None) == 0.3
+
+
+def test_a_gap_is_not_overhead_where_spark_waits():
+    control = Control.new(SLICES)
+    finished(control, 101.0, 0.5, 2, done=1e8)
+    control.wall.began = 100.0
+    WallPace(Harvest(target=4.0), 103.9).decide(control, lambda: 1e8)
+    assert control.wall.around == 1.0
+    assert control.wall.rest == pytest.approx(0.5)
+    finished(control, 109.9, 5.0, 3, done=1e9)
+    WallPace(Harvest(target=4.0), 110.2).decide(control, lambda: 1e8)
+    assert control.wall.around == pytest.approx(0.3)
+    finished(control, 111.2, 0.5, 4, done=1e8)
+    WallPace(Harvest(target=4.0), 114.2).decide(control, lambda: 1e8)
+    assert control.wall.around == pytest.approx(1.05 * 0.3)
 
 
 def test_a_slow_start_is_no_overload():
     """The first micro-batch loads the compiled kernel for a handful of rows; the second has many more."""
     control = Control.new(SLICES)
     WallPace(Harvest(target=2.0), began=100.0).decide(control, lambda: 500.0)
-    control.wall[1:4], control.wall[5] = (106.0, 3.0, 500.0), 1
+    finished(control, 106.0, 3.0, 1)
     assert WallPace(Harvest(target=2.0), began=106.0).decide(control, lambda: 1e8) == 1.0

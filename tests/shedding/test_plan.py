@@ -29,7 +29,7 @@ def test_the_plan_in_words():
         "10% of the rows look everywhere, to learn where matches are and to estimate the recall",
     ]
     assert shed_lines(Harvest(target=4.0, memory=3000))[0] == "only where a micro-batch takes longer than 4 s"
-    assert shed_lines(Harvest(memory=3000))[-1] == "state of at most 3,000 bytes, 500 in a cell"
+    assert shed_lines(Harvest(memory=3000))[-1] == "state of at most 3,000 bytes, 1,000 in a cell"
     assert shed_lines(RandomDrop(throttle=0.5)) == [
         "always down to 0.5 of the full work",
         "rows dropped at random, each input at the rate that loses least output",

@@ -8,7 +8,7 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.errors import ArgumentError
@@ -138,12 +138,40 @@ def test_orders_follow_links_then_selectivity(seed, m):
 @given(seed=seeds, z=st.floats(0.05, 1.0), m=st.integers(2, 4))
 def test_dropping_loses_least(seed, z, m):
     model = random_model(np.random.default_rng(seed), m, 3, correlated=False)
-    keep = keep_rates(model, z)
-    budget = z * kept_work(model, np.ones(m))
-    assert kept_work(model, keep) <= budget * (1 + 1e-9)
+    keep, orders = keep_rates([model], z)
+    assert orders.tolist() == model.orders.tolist()
+    budget = z * kept_work(model, np.ones(m)).sum()
+    assert kept_work(model, keep).sum() <= budget * (1 + 1e-9)
     # No other mix within the budget keeps much more of the output; steps are of 2 %.
     random = np.random.default_rng(seed + 1)
     for _ in range(50):
         other = np.minimum(1.0, keep * np.exp(random.normal(0, 0.2, m)))
-        if kept_work(model, other) <= budget:
+        if kept_work(model, other).sum() <= budget:
             assert other.prod() <= keep.prod() * 1.06
+
+
+def test_dropping_looks_into_the_thinned_window_first():
+    """Three like inputs.  Where all join orders begin with the input that is thinned, work falls as output does."""
+    rows, few = np.full((3, 3, 4), 100.0), np.full((3, 2), 0.01)
+    ways = [np.array([[1, 2], [2, 0], [0, 1]]), np.array([[2, 1], [0, 2], [1, 0]])]
+    models = [build_model(np.ones(3), orders, rows, rows, few) for orders in ways]
+    keep, _ = keep_rates(models[:1], 0.25)
+    assert keep.prod() == pytest.approx(0.25**1.5, rel=0.1)
+    keep, orders = keep_rates(models, 0.25)
+    assert keep.prod() == pytest.approx(0.25, rel=0.1)
+    thin = int(keep.argmin())
+    assert all(orders[i, 0] == thin for i in range(3) if i != thin)
+
+
+@settings(max_examples=20)
+@given(seed=seeds, z=st.floats(0.05, 0.9), m=st.integers(2, 3))
+def test_dropping_stays_with_its_rates(seed, z, m):
+    """Rates in use stay where nothing changed, and follow the throttle from there."""
+    model = random_model(np.random.default_rng(seed), m, 3, correlated=False)
+    full = kept_work(model, np.ones(m)).sum()
+    first, _ = keep_rates([model], z)
+    assert keep_rates([model], z, first)[0] == pytest.approx(first, rel=0.05)
+    for other in (0.7 * z, min(1.0, 1.4 * z)):
+        moved, _ = keep_rates([model], other, first)
+        assert kept_work(model, moved).sum() <= other * full * (1 + 1e-9)
+        assert moved.prod() * 1.26 >= keep_rates([model], other)[0].prod()

@@ -78,7 +78,7 @@ def read_job(
         file=str(file),
         mode=runs,
         inputs=inputs,
-        join=_join(top.need("join", "{sql: ...}, or {kind: theta, on: ...}"), inputs),
+        join=_join(top.need("join", "{sql: ...}, or {kind: theta, on: ...}"), inputs, runs),
         output=output,
         session=_session(top.get("spark")),
         generate=_generate(top.get("generate"), folder),
@@ -184,7 +184,7 @@ def _watermark(section: Section, static: bool) -> tuple[tuple[str, str] | None, 
     return mark, None if ahead is None else as_duration(ahead, f"{inner.name}.max_ahead")
 
 
-def _join(node: Node, inputs: Mapping[str, Input]) -> Join:
+def _join(node: Node, inputs: Mapping[str, Input], mode: Mode) -> Join:
     if not isinstance(node.content, dict):
         raise node.error(f"join is {node.shown()}", accepted="{sql: ...}, or {kind: theta, on: ..., ...}")
     has_sql, has_kind = "sql" in node.content, "kind" in node.content
@@ -202,6 +202,9 @@ def _join(node: Node, inputs: Mapping[str, Input]) -> Join:
     section = Section(node, "join", ("kind", "inputs", "select", *join_keys(kind)))
     aliases = _aliases(section, inputs)
     arguments = call_arguments(kind, section, tuple(aliases))
+    if mode == "batch":
+        # Static tables set no pace to keep up with: the same job on them is the exact join.
+        arguments.pop("shed", None)
     return Join(None, kind, aliases, arguments, section.texts("select"), node)
 
 

@@ -28,6 +28,8 @@ CELLS_PER_TASK = 4
 """Cells of a batch join per shuffle partition: a task holds one cell at a time."""
 CELLS_PER_STREAMING_TASK = 2
 """The results of one cell travel on while the next one is joined; every further cell costs calls of the state store."""
+CELLS_PER_SHEDDING_TASK = 1
+"""Cells of one task would take turns, and each would take the time of the others for one that it cannot shorten."""
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,8 @@ def plan_window(
     partitions = options.partitions or facts.shuffle_partitions
     spread = conditions.classes or grid is not None
     per_task = CELLS_PER_STREAMING_TASK if streaming else CELLS_PER_TASK
+    if shed is not None:
+        per_task = CELLS_PER_SHEDDING_TASK
     cells = per_task * partitions if spread else 1
     return WindowPlan(
         inputs=inputs,

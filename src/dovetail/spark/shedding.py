@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
@@ -23,11 +23,11 @@ def shed_sums(aliases: Sequence[str], slices: Slices, *, harvesting: bool) -> li
     names = shed_metrics(aliases, slices)
     sums = dict(zip(names, named_sums(names), strict=True))
     kept = [sums[name] for name in (*metric_names(aliases), *TOTALS[1:], "missed")]
-    kept += [_mean(names.index("throttle")).alias("throttle"), *_recall(names)]
+    kept.append(_mean(names.index("throttle")).alias("throttle"))
+    kept += [one.alias(name) for name, one in zip(("recall", "recall_low", "recall_high"), _recall(names), strict=True)]
     if harvesting:
         for (i, side), slots in slice_metrics(aliases, slices).items():
-            shares = [_mean(names.index(name)) for name in slots]
-            kept.append(F.array(*shares).alias(f"harvest_{aliases[i]}_{aliases[side]}"))
+            kept.append(_means(names.index(slots[0]), len(slots)).alias(f"harvest_{aliases[i]}_{aliases[side]}"))
     return kept
 
 
@@ -35,24 +35,45 @@ def _mean(at: int) -> Column:
     return F.coalesce(F.avg(F.col("m")[at]) / MILLION, F.lit(1.0))
 
 
+def _means(first: int, count: int) -> Column:
+    """The means of neighbouring counters: one aggregate for all, since each of its own takes Spark time to plan."""
+    cells = F.collect_list("m")
+    none = F.array_repeat(F.lit(0.0), count)
+    sums = F.aggregate(
+        cells, none, lambda total, one: F.zip_with(total, F.slice(one, first + 1, count), lambda a, b: a + b)
+    )
+    means = F.transform(sums, lambda total: total / (F.size(cells) * MILLION))
+    return F.when(F.size(cells) > 0, means).otherwise(F.array_repeat(F.lit(1.0), count))
+
+
 def _recall(names: Sequence[str]) -> list[Column]:
     def total(name: str) -> Column:
-        return F.coalesce(F.sum(F.col("m")[names.index(name)]), F.lit(0)).cast("double")
+        return F.coalesce(F.sum(F.col("m")[names.index(name)]), F.lit(0)).cast("double").alias(name)
 
-    found, missed, variance = total("candidates"), total("missed"), total("missed_variance")
-    event = F.coalesce(F.max(F.col("m")[names.index("missed_event")]), F.lit(0)).cast("double")
-    event = F.greatest(event, F.when(missed > 0, variance / missed).otherwise(F.lit(0.0)))
-    count = F.when(event > 0, missed / event).otherwise(F.lit(0.0))
-    middle, half = count + CRITICAL**2 / 2, CRITICAL * F.sqrt(count + CRITICAL**2 / 4)
-    low = F.greatest(F.lit(0.0), event * (middle - half))
-    high = event * (middle + half)
-
-    def recall(missing: Column) -> Column:
-        return F.when(found > 0, found / (found + missing))
-
-    nothing = F.when(event > 0, F.lit(0.0)).otherwise(F.lit(1.0))
+    event = F.coalesce(F.max(F.col("m")[names.index("missed_event")]), F.lit(0)).cast("double").alias("missed_event")
+    sums = F.struct(total("candidates"), total("missed"), total("missed_variance"), event)
     return [
-        F.coalesce(recall(missed), F.lit(1.0)).alias("recall"),
-        F.coalesce(recall(high), nothing).alias("recall_low"),
-        F.coalesce(recall(low), F.lit(1.0)).alias("recall_high"),
+        _let(sums, lambda s: F.when(s.candidates > 0, s.candidates / (s.candidates + s.missed)).otherwise(1.0)),
+        _let(sums, lambda s: _bound(s, 1)),
+        _let(sums, lambda s: _bound(s, -1)),
     ]
+
+
+def _bound(sums: Column, sign: int) -> Column:
+    """One end of the interval of the recall: the more was missed, the lower it is."""
+    spread = F.when(sums.missed > 0, sums.missed_variance / sums.missed).otherwise(0.0)
+    event = F.greatest(sums.missed_event, spread)
+
+    def recall(event: Column) -> Column:
+        count = F.when(event > 0, sums.missed / event).otherwise(0.0)
+        missed = event * (count + CRITICAL**2 / 2 + sign * CRITICAL * F.sqrt(count + CRITICAL**2 / 4))
+        found = sums.candidates / (sums.candidates + F.greatest(F.lit(0.0), missed))
+        nothing = F.when(event > 0, 0.0).otherwise(1.0) if sign > 0 else F.lit(1.0)
+        return F.when(sums.candidates > 0, found).otherwise(nothing)
+
+    return _let(event, recall)
+
+
+def _let(value: Column, body: Callable[[Column], Column]) -> Column:
+    """An expression of a value that Spark plans and computes once, however often the expression names it."""
+    return F.transform(F.array(value), body)[0]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field, fields
 from typing import Protocol
 
 import numpy as np
@@ -18,13 +18,37 @@ from dovetail.families.shedding.model import Flags, Floats, Ints
 from dovetail.families.shedding.ordering import join_orders
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import KEEP_UP, Shed
-from dovetail.families.shedding.throttle import Measured, load, throttled
+from dovetail.families.shedding.throttle import UNIT, Expected, Watch, load, throttled
 
 SEGMENT = "shedding"
-USUAL, SLOWEST = 10e-9, 100e-9
-"""Seconds of a comparison with all that comes with it, before it is measured and at most."""
 ENOUGH = 2e6
-"""Comparisons from which on their time can be told from that of everything else."""
+"""Comparisons from which on plans can be held against what was done."""
+AROUND = 1.0
+"""Seconds that a micro-batch takes before its rows are packed and after its cells are done, as long as no measure
+of it is better.
+"""
+SLOWLY = 1.05
+"""By how much that may grow from one micro-batch to the next."""
+
+
+@dataclass
+class Wall:
+    """The last micro-batch by the clock on the wall, and what is known from those before it."""
+
+    began: float = 0.0
+    ended: float = 0.0
+    joined: float = 0.0
+    """Seconds of joining."""
+    planned: float = 0.0
+    done: float = 0.0
+    """Comparisons planned, and those done."""
+    off: float = 1.0
+    """What is done for each one planned."""
+    around: float = AROUND
+    """Seconds of a micro-batch that no cell sees."""
+    rest: float = 0.0
+    """Seconds that a cell sees and that are not joining."""
+    calls: float = 0.0
 
 
 @dataclass
@@ -41,10 +65,8 @@ class Control:
     call: int = 0
     since: float = np.nan
     """The event time of the last adaptation."""
-    wall: Floats = field(default_factory=lambda: np.array([0.0, 0.0, 0.0, 0.0, USUAL, 0.0]))
-    """Of the last micro-batch: its start and end, seconds of joining and comparisons; seconds of a comparison; and how
-    many micro-batches there were.
-    """
+    wall: Wall = field(default_factory=lambda: Wall())
+    watch: Watch = field(default_factory=Watch)
 
     @classmethod
     def new(cls, slices: Slices) -> Control:
@@ -61,7 +83,9 @@ class Control:
             return control
         found = from_batch(state[SEGMENT])
         control.z, control.call, control.since = float(found["z"]), int(found["call"]), float(found["since"])
-        control.wall, control.keep = found["wall"], found["keep"]
+        control.keep = found["keep"]
+        control.wall = Wall(*found["wall"].tolist())
+        control.watch = Watch(found["watch"], found["doubt"])
         if found["selected"].shape == control.selected.shape:
             control.selected = found["selected"] > 0
             control.orders = found["orders"].astype(np.int64)
@@ -72,7 +96,8 @@ class Control:
 
     def batch(self) -> pa.RecordBatch:
         """The segment to store."""
-        own = {name: np.asarray(getattr(self, name)) for name in ("selected", "orders", "keep", "wall")}
+        own = {name: np.asarray(getattr(self, name)) for name in ("selected", "orders", "keep")}
+        own |= {"wall": np.array(astuple(self.wall)), "watch": self.watch.values, "doubt": self.watch.doubt}
         own |= {name: np.asarray(float(getattr(self, name))) for name in ("z", "call", "since")}
         return to_batch({**own, **asdict(self.learned)})
 
@@ -99,31 +124,52 @@ class WallPace:
     `began` is when the rows of this micro-batch were packed, by the packing tasks' own clock.  The work ahead is known
     from the rows that are there, and the time it takes from the last micro-batch: an overload is met in the
     micro-batch that brings it, not in the next.
+
+    A micro-batch takes a time that no throttle changes, and the time of joining.  Part of the former lies before the
+    packing and after the cell is done, where Spark plans and commits.  Where one micro-batch follows another at once,
+    as it does beyond the target, it is the gap between them.  Where Spark waits for the next trigger the gap is longer,
+    so the shortest one counts.
     """
 
     shed: Shed
     began: float | None
 
     def decide(self, control: Control, full: Callable[[], float | None]) -> float:
-        """By what the last micro-batch took, or as the user fixed it."""
+        """By what the last micro-batches took, or as the user fixed it."""
         wall, z = control.wall, control.z
-        last, ended, joined, effort, pace, calls = wall.tolist()
         began = self.began if self.began is not None else time.time()
-        wall[0] = began
+        target = None if self.shed.target == KEEP_UP else float(self.shed.target)
+        # The first micro-batch starts Python and loads the kernel on the way: its times say nothing about others.
+        if wall.calls > 1:
+            self._look_back(control, began, target)
+        interval, wall.began, wall.planned = began - wall.began, began, 0.0
         if self.shed.throttle is not None:
             return self.shed.throttle
-        ahead = full() if calls > 0 else None
+        ahead = full() if wall.calls > 0 else None
         if ahead is None:
             return z
-        # The first micro-batch starts Python and loads the kernel on the way: its times say nothing about others.
-        if calls > 1 and effort > ENOUGH:
-            wall[4] = pace = min(SLOWEST, joined / effort)
-        other = max(0.0, ended - last - effort * pace) if calls > 1 else 0.0
-        target = None if self.shed.target == KEEP_UP else float(self.shed.target)
-        joining = z * ahead * pace
-        return throttled(z, load(Measured(began - last, other + joining, joining), target), self.shed.boost)
+        always, each = control.watch.values.tolist()
+        rest = wall.rest + wall.around if wall.calls > 1 else 0.0
+        expected = Expected(interval, joining=z * ahead * wall.off * each / UNIT, rest=rest + always)
+        z = throttled(z, load(expected, target), self.shed.boost)
+        wall.planned = z * ahead
+        return z
 
-    def done(self, control: Control, joined: float, effort: float) -> None:
-        """Remember how long this micro-batch took."""
-        control.wall[1], control.wall[2], control.wall[3] = time.time(), joined, effort
-        control.wall[5] += 1
+    def _look_back(self, control: Control, began: float, target: float | None) -> None:
+        """What the last micro-batch tells, now that the next one has begun."""
+        wall = control.wall
+        control.watch.see(wall.done, wall.joined)
+        if wall.planned > ENOUGH:
+            wall.off = min(4.0, max(0.25, (wall.off + wall.done / wall.planned) / 2))
+        gap = max(0.0, began - wall.ended)
+        beyond = target is not None and began - wall.began > target
+        wall.around = gap if beyond else min(AROUND, SLOWLY * wall.around, gap)
+        rest = max(0.0, wall.ended - wall.began - wall.joined)
+        # Longer at once, shorter by and by.
+        wall.rest = max(rest, (wall.rest + rest) / 2)
+
+    def done(self, control: Control, joined: float, done: float) -> None:
+        """Remember what this micro-batch took."""
+        wall = control.wall
+        wall.ended, wall.joined, wall.done = time.time(), joined, done
+        wall.calls += 1

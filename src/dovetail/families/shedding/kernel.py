@@ -17,7 +17,8 @@ import pyarrow as pa
 from dovetail.families.shedding.control import SEGMENT, Control, Pace, WallPace
 from dovetail.families.shedding.keeping import keep_rates
 from dovetail.families.shedding.memory import SHARE, Left, entry_value, looked_at_since, match_weights
-from dovetail.families.shedding.model import INDEXED, NESTED, Costs, Flags, Floats, Ints
+from dovetail.families.shedding.model import INDEXED, NESTED, Costs, Flags, Floats, Ints, Model
+from dovetail.families.shedding.ordering import steady_orders
 from dovetail.families.shedding.recall import Missed, Sample, dropped_matches, missed_matches
 from dovetail.families.shedding.searching import HarvestSearch, ShredSearch
 from dovetail.families.shedding.settings import harvest_counts
@@ -27,6 +28,7 @@ from dovetail.families.window.encode import Index
 from dovetail.families.window.kernel import TOP, Found, Fresh, Owners, WindowJoinKernel
 from dovetail.families.window.kernel import metric_names as window_metrics
 from dovetail.families.window.pieces import Partial, Pile
+from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.families.window.state import Entry
 from dovetail.family import Changes
 
@@ -35,6 +37,9 @@ BEGAN = b"began"
 MILLION = 1_000_000
 FEW = 64
 """Rows that tell how full the slices are, where all rows look everywhere."""
+
+ELSEWHERE = 0.1
+"""The part of the rows that try another join order, where rows are dropped: all look everywhere, so few will do."""
 
 TOTALS = ("throttle", "shredded", "work", "work_full", "rows_dropped", "rows_forgotten")
 RECALL = ("missed", "missed_variance", "missed_event")
@@ -77,6 +82,7 @@ class SheddingKernel(WindowJoinKernel):
         self.work = 0.0
         self.effort = 0.0
         self.joined = 0.0
+        self._present: tuple[Floats, Floats] | None = None
         self._began: int | None = None
         self._random = np.random.default_rng([self.shed.seed, self.control.call])
 
@@ -123,30 +129,34 @@ class SheddingKernel(WindowJoinKernel):
 
     def _full_work(self, turns: list[tuple[int, list[Pile], Owners]]) -> float | None:
         """Comparisons of the full join of what is there now, by the model; None where nothing is known yet."""
-        control = self.control
-        rates, rows = np.zeros(len(self.spec.aliases)), np.zeros_like(control.learned.rows)
+        control, learned = self.control, self.control.learned
+        rates, rows = np.zeros(len(self.spec.aliases)), np.zeros_like(learned.rows)
         for turn, piles, _ in turns:
             rates[turn] = piles[turn].size / control.keep[turn]
             for side, pile in enumerate(piles):
                 if side != turn:
                     counts = slice_rows(self._slices, turn, side, piles[turn].times, pile)
                     rows[turn, side] = counts / piles[turn].size / control.keep[side]
-        model = control.learned.model(self._slices, control.orders, "pair", INDEXED, rates=rates, rows=rows)
+        model = learned.model(self._slices, control.orders, "pair", INDEXED, rates=rates, rows=rows)
+        if len(turns) == rates.size:
+            self._present = rates, rows
         return None if model is None else model.cost(model.full)
 
     def _adapt(self, z: float) -> None:
         """The adaptation step: join orders, then what to look at or to keep."""
-        control = self.control
-        control.z = z
+        self.control.z = z
         self._fade()
-        orders = control.learned.orders(self.spec)
-        for i in np.flatnonzero((orders != control.orders).any(axis=1)):
-            control.learned.forget_places(int(i))
-        control.orders = orders
         self._configure(z)
 
     def _configure(self, z: float) -> None:
         raise NotImplementedError
+
+    def _reorder(self, orders: Ints) -> None:
+        """Take up other join orders; what was known of the places of the old ones does not hold."""
+        control = self.control
+        for i in np.flatnonzero((orders != control.orders).any(axis=1)):
+            control.learned.forget_places(int(i))
+        control.orders = orders
 
     def _fade(self) -> None:
         seen = [top for top in self._tops if top is not None]
@@ -232,7 +242,11 @@ class HarvestKernel(SheddingKernel):
 
     def _configure(self, z: float) -> None:
         control, shed = self.control, self._harvest
-        model = control.learned.model(self._slices, control.orders, shed.histograms, self.costs)
+        learned = control.learned
+        self._reorder(steady_orders(learned.selectivity(), control.orders, learned.orders(self.spec)))
+        # Where every micro-batch adapts, the rows that it has before it are known: no need to go by those of late.
+        rates, rows = self._present or (None, None)
+        model = control.learned.model(self._slices, control.orders, shed.histograms, self.costs, rates=rates, rows=rows)
         if z >= 1.0 or model is None:
             # Without any knowledge nothing can be chosen; what was looked at so far is as good as anything.
             control.selected = self._slices.everything() if z >= 1.0 else control.selected
@@ -348,21 +362,36 @@ class DropKernel(SheddingKernel):
         super().push(side, rows)
 
     def _configure(self, z: float) -> None:
-        control = self.control
-        model = control.learned.model(self._slices, control.orders, "pair", self.costs)
+        control, learned = self.control, self.control.learned
+        models = drop_models(self.spec, self._slices, control, self.costs)
+        if z >= 1.0 or not models:
+            self._reorder(learned.orders(self.spec))
         if z >= 1.0:
             control.keep = np.ones_like(control.keep)
-        elif model is not None:
-            control.keep = keep_rates(model, z)
+        elif models:
+            control.keep, orders = keep_rates(models, z, None if control.keep.min() == 1.0 else control.keep)
+            self._reorder(orders)
 
     def _matches(self, turn: int, piles: list[Pile]) -> Iterator[tuple[list[Pile], Partial]]:
-        order, usual = self._order_to_try(turn)
-        rows = np.arange(piles[turn].size)
-        search = self._search(turn, piles, order)
         chance = float(self.control.keep.prod())
-        for matches in search.matches(turn, rows):
-            self.missed += dropped_matches(matches, self.control.keep)
-            yield piles, matches
-        self._booked(search)
-        self.counters["work_full"] += round(search.compared / chance)
-        self._learn(turn, piles, rows, search, 1.0, usual)
+        other, usual = self._order_to_try(turn)
+        tried = self._random.random(piles[turn].size) < (0.0 if usual else ELSEWHERE)
+        for flags, order, known in ((~tried, self.control.orders[turn], True), (tried, other, False)):
+            rows = np.flatnonzero(flags)
+            if rows.size == 0:
+                continue
+            search = self._search(turn, piles, order)
+            for matches in search.matches(turn, rows):
+                self.missed += dropped_matches(matches, self.control.keep)
+                yield piles, matches
+            self._booked(search)
+            self.counters["work_full"] += round(search.compared / chance)
+            self._learn(turn, piles, rows, search, 1.0, known)
+
+
+def drop_models(spec: WindowJoinSpec, slices: Slices, control: Control, costs: Costs) -> list[Model]:
+    """The join in numbers with each choice of the window that is looked into first; none before anything is known."""
+    learned = control.learned
+    choices = [learned.orders(spec, first) for first in range(max(1, len(spec.aliases) - 1))]
+    models = [learned.model(slices, orders, "pair", costs, known=control.orders) for orders in choices]
+    return [model for model in models if model is not None]

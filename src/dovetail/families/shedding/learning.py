@@ -82,16 +82,17 @@ class Learned:
                 bucket = _bucket(slices, side, times[side] - times[0])
                 self.streams[side] += np.bincount(bucket, weights=weight, minlength=self.streams.shape[1])
 
-    def scores(self, slices: Slices, histograms: str) -> Floats:
-        """(m, m, n): the probability of each slice, the paper's p, up to a factor."""
-        found = self.pairs.copy() if histograms == "pair" else self._convolved(slices)
-        rows = np.where(slices.everything(), np.maximum(self.rows, 1e-9), 0.0)
+    def scores(self, slices: Slices, histograms: str, rows: Floats | None = None) -> Floats:
+        """(m, m, n): the probability of each slice, the paper's p, up to a factor; for rows as they are, or of late."""
+        rows = self.rows if rows is None else rows
+        found = self.pairs.copy() if histograms == "pair" else self._convolved(slices, rows)
+        rows = np.where(slices.everything(), np.maximum(rows, 1e-9), 0.0)
         flat = rows / rows.sum(axis=2, keepdims=True).clip(1e-300)
         total = found.sum(axis=2, keepdims=True)
         known = np.where(total > 0, found / np.where(total > 0, total, 1.0), flat)
         return np.asarray((1 - DOUBT) * known + DOUBT * flat)
 
-    def _convolved(self, slices: Slices) -> Floats:
+    def _convolved(self, slices: Slices, rows: Floats) -> Floats:
         """Equations (1) and (2): scores of all pairs from one histogram for each input, taken to be independent.
 
         Histograms do not tell directions apart, and in micro-batches a direction may look a little into the future: a
@@ -111,8 +112,8 @@ class Learned:
                 inside = (mass > 0) & (ages >= slices.youngest[i, l]) & (ages <= slices.oldest[i, l])
                 number = slices.number(i, l, np.floor(ages[inside]).astype(np.int64))
                 found[i, l] = np.bincount(number, weights=mass[inside], minlength=slices.most)
-        fullest = self.rows.max(axis=2, keepdims=True)
-        return np.asarray(found * self.rows / np.where(fullest > 0, fullest, 1.0))
+        fullest = rows.max(axis=2, keepdims=True)
+        return np.asarray(found * rows / np.where(fullest > 0, fullest, 1.0))
 
     # ----------------------------------------------------------------------------------------------------------
 
@@ -121,9 +122,9 @@ class Learned:
         overall = (self.first_found.sum() + 0.5) / (self.first_reach.sum() + 1.0)
         return np.asarray((self.first_found + overall) / (self.first_reach + 1.0))
 
-    def orders(self, spec: WindowJoinSpec) -> Ints:
-        """Join orders by low selectivity first."""
-        return join_orders(self.selectivity(), links(spec))
+    def orders(self, spec: WindowJoinSpec, first: int = 0) -> Ints:
+        """Join orders by low selectivity first, or beginning with the one that so many others are below."""
+        return join_orders(self.selectivity(), links(spec), first)
 
     def model(
         self,
@@ -134,6 +135,7 @@ class Learned:
         *,
         rates: Floats | None = None,
         rows: Floats | None = None,
+        known: Ints | None = None,
     ) -> Model | None:
         """The join in numbers, or None before anything is known of any direction.
 
@@ -144,6 +146,8 @@ class Learned:
         rates, rows
             Rows that drive each direction and (m, m, n) rows that one of them has before it: those of a moment, or
             as they were of late.
+        known
+            The join orders in use, where `orders` are others: what is known of places holds for these only.
         """
         if not (self.drivers > 0).any() or not (self.reach.sum(axis=1) > 0).any():
             return None
@@ -154,9 +158,12 @@ class Learned:
         windows = rows.sum(axis=2)
         at_place = np.take_along_axis(windows, orders, axis=1)
         reach = np.maximum(self.reach, 1e-9)
-        narrowed = np.where(self.reach > 0, self.looked / reach, 1.0)
-        part = np.where(self.reach > 0, self.found / reach, np.take_along_axis(self.selectivity(), orders, axis=1))
-        scores = self.scores(slices, histograms)
+        seen_there = self.reach > 0
+        if known is not None:
+            seen_there &= (orders == known).all(axis=1)[:, None]
+        narrowed = np.where(seen_there, self.looked / reach, 1.0)
+        part = np.where(seen_there, self.found / reach, np.take_along_axis(self.selectivity(), orders, axis=1))
+        scores = self.scores(slices, histograms, rows)
         sizes = slices.counts
         return build_model(
             np.maximum(rates, 1e-9), orders, rows, scores, part * at_place,

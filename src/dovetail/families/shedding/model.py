@@ -13,7 +13,7 @@ paper's nested loop as the special case in which slices are alike and nothing el
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,8 +25,7 @@ Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class Costs:
+class Costs(NamedTuple):
     """What a look into a window and a match found cost, in comparisons."""
 
     probe: float = 0.0
@@ -41,9 +40,11 @@ found; copying its row numbers and columns on takes some ten times that.
 """
 
 
-@dataclass(frozen=True)
-class Model:
-    """A join in numbers.  Arrays are by direction and place in the join order; slices are in their rank's order."""
+class Model(NamedTuple):
+    """A join in numbers, as the compiled loops take it.
+
+    Arrays are by direction and place in the join order; slices are in their rank's order.
+    """
 
     rates: Floats
     """Rows that drive each direction."""
@@ -76,17 +77,8 @@ class Model:
 
     def evaluated(self, counts: Ints) -> tuple[float, float]:
         """Work and matches of a setting."""
-        cost, output = 0.0, 0.0
-        for i in range(self.rates.size):
-            c, o = direction(i, counts[i], *self.arrays())
-            cost, output = cost + c, output + o
-        return cost, output
-
-    def arrays(self) -> tuple[Floats, Ints, Floats, Floats, Floats, float, float]:
-        """What the compiled loops take."""
-        return (
-            self.rates, self.sizes, self.examined, self.yields, self.fanouts, self.costs.probe, self.costs.emit
-        )  # fmt: skip
+        cost, output = evaluated(counts, self)
+        return float(cost), float(output)
 
     def selected(self, counts: Ints) -> Flags:
         """(m, m, n): whether direction i looks at slice k of input l under a setting."""
@@ -171,24 +163,33 @@ def build_model(
 
 
 @njit
-def direction(
-    i: int,
-    counts: Ints,
-    rates: Floats,
-    sizes: Ints,
-    examined: Floats,
-    yields: Floats,
-    fanouts: Floats,
-    probe: float,
-    emit: float,
-) -> tuple[float, float]:  # pragma: no cover - compiled
+def direction(i: int, counts: Ints, model: Model) -> tuple[float, float]:  # pragma: no cover - compiled
     """Work and matches of direction i with so many slices of each window: lambda * C_i and lambda * N_{i,m}."""
-    partial, cost = rates[i], 0.0  # partial matches that reach a place: lambda_i * N_{i,j}
+    partial, cost = model.rates[i], 0.0  # partial matches that reach a place: lambda_i * N_{i,j}
     for j in range(counts.size):
         c = counts[j]
         if c == 0:
             return cost, 0.0
-        cost += partial * (probe + examined[i, j, c])
-        partial *= yields[i, j, c] * fanouts[i, j]
-        cost += partial * emit
+        cost += partial * (model.costs.probe + model.examined[i, j, c])
+        partial *= model.yields[i, j, c] * model.fanouts[i, j]
+        cost += partial * model.costs.emit
     return cost, partial
+
+
+@njit
+def evaluated(counts: Ints, model: Model) -> tuple[float, float]:  # pragma: no cover - compiled
+    """Work and matches of all directions."""
+    cost, output = 0.0, 0.0
+    for i in range(counts.shape[0]):
+        c, o = direction(i, counts[i], model)
+        cost, output = cost + c, output + o
+    return cost, output
+
+
+@njit
+def priced(i: int, options: Ints, model: Model) -> Floats:  # pragma: no cover - compiled
+    """Work and matches of direction i for each of some settings of it."""
+    found = np.empty((options.shape[0], 2))
+    for at in range(options.shape[0]):
+        found[at, 0], found[at, 1] = direction(i, options[at], model)
+    return found

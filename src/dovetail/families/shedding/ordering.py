@@ -7,8 +7,11 @@ import numpy.typing as npt
 
 from dovetail.families.shedding.model import Floats, Ints
 
+CLEARLY = 0.7
+"""A selectivity is lower than another if it is so much of it at most."""
 
-def join_orders(selectivity: Floats, linked: npt.NDArray[np.bool_]) -> Ints:
+
+def join_orders(selectivity: Floats, linked: npt.NDArray[np.bool_], first: int = 0) -> Ints:
     """For each direction the order in which the other inputs are looked up (section 5.3).
 
     Parameters
@@ -18,6 +21,8 @@ def join_orders(selectivity: Floats, linked: npt.NDArray[np.bool_]) -> Ints:
     linked
         (m, m): whether a condition connects two inputs.  An input without a link to those before it comes only where
         nothing else is left: it would multiply partial matches instead of thinning them.
+    first
+        Begin with the lowest selectivity, or with the one that so many others are below.
 
     Examples
     --------
@@ -27,6 +32,8 @@ def join_orders(selectivity: Floats, linked: npt.NDArray[np.bool_]) -> Ints:
     >>> chain = np.array([[0, 1, 0], [1, 0, 1], [0, 1, 0]], dtype=bool)
     >>> join_orders(selectivity, chain).tolist()
     [[1, 2], [2, 0], [1, 0]]
+    >>> join_orders(selectivity, chain, first=1).tolist()
+    [[1, 2], [0, 2], [1, 0]]
     """
     m = selectivity.shape[0]
     orders = np.zeros((m, m - 1), dtype=np.int64)
@@ -35,7 +42,30 @@ def join_orders(selectivity: Floats, linked: npt.NDArray[np.bool_]) -> Ints:
         for place in range(m - 1):
             left = [side for side in range(m) if side not in chosen]
             near = [side for side in left if linked[side, chosen].any()]
-            following = min(near or left, key=lambda side: (selectivity[i, side], side))
+            ranked = sorted(near or left, key=lambda side: (selectivity[i, side], side))
+            following = ranked[min(first, len(ranked) - 1) if place == 0 else 0]
             orders[i, place] = following
             chosen.append(following)
     return orders
+
+
+def steady_orders(selectivity: npt.NDArray[np.float64], before: Ints, after: Ints) -> Ints:
+    """New join orders, but the old one of a direction where the new one is hardly better.
+
+    Selectivities are estimates: of two that are alike, now one is lower and now the other.  With every change of the
+    order all that is known of its places is lost, and the full work that a throttle is a part of is another one.
+
+    Examples
+    --------
+    >>> before, after = np.array([[1, 2], [0, 2], [0, 1]]), np.array([[2, 1], [2, 0], [0, 1]])
+    >>> steady_orders(np.array([[0, 0.5, 0.48], [0.5, 0, 0.1], [0.2, 0.3, 0]]), before, after).tolist()
+    [[1, 2], [2, 0], [0, 1]]
+    """
+    kept = after.copy()
+    for i in range(before.shape[0]):
+        differ = np.flatnonzero(before[i] != after[i])
+        if differ.size:
+            old, new = before[i, differ[0]], after[i, differ[0]]
+            if selectivity[i, new] > CLEARLY * selectivity[i, old]:
+                kept[i] = before[i]
+    return kept

@@ -19,7 +19,7 @@ import numpy as np
 
 from dovetail.compiling import njit
 from dovetail.errors import choice
-from dovetail.families.shedding.model import Flags, Floats, Ints, Model, direction
+from dovetail.families.shedding.model import Flags, Floats, Ints, Model, direction, evaluated, priced
 
 Metric = Literal["output", "output per cost", "delta"]
 Method = Literal["double-sided", "greedy", "reverse", "exhaustive"]
@@ -70,13 +70,12 @@ def harvest_counts(
     m = model.rates.size
     up = method == "greedy" or (method == "double-sided" and z <= 0.5 ** ((m - 1) / 2))
     number = METRICS.index(metric)
-    arrays = model.arrays()
     free = np.zeros(model.sizes.shape, dtype=np.bool_)
     if up:
-        counts = _up(budget, number, np.zeros_like(model.sizes), free, *arrays)
+        counts = _up(budget, number, np.zeros_like(model.sizes), free, model)
     else:
-        counts = _down(budget, number, model.full, free, *arrays)
-    return _refined(budget, counts, *arrays) if refined else counts
+        counts = _down(budget, number, model.full, free, model)
+    return _refined(budget, counts, model) if refined else counts
 
 
 @njit
@@ -91,27 +90,16 @@ def _score(metric: int, o: float, c: float, old_o: float, old_c: float) -> float
 
 
 @njit
-def _up(
-    budget: float,
-    metric: int,
-    begin: Ints,
-    barred: Flags,
-    rates: Floats,
-    sizes: Ints,
-    examined: Floats,
-    yields: Floats,
-    fanouts: Floats,
-    probe: float,
-    emit: float,
-) -> Ints:  # pragma: no cover - compiled
+def _up(budget: float, metric: int, begin: Ints, barred: Flags, model: Model) -> Ints:  # pragma: no cover - compiled
     """GREEDYPICK, Figure 5, from a setting to begin with and without what is barred; the numbers are its lines."""
+    sizes = model.sizes
     m, places = sizes.shape
     counts = begin.copy()  # (4)
     costs, outputs = np.zeros(m), np.zeros(m)  # (1), by direction: a step changes one of them
     started = np.zeros(m, dtype=np.bool_)  # (2)
     for i in range(m):
         started[i] = counts[i, 0] > 0
-        costs[i], outputs[i] = direction(i, counts[i], rates, sizes, examined, yields, fanouts, probe, emit)
+        costs[i], outputs[i] = direction(i, counts[i], model)
     frozen = barred.copy()  # (3)
     while True:  # (5)
         best, u, v = 0.0, -1, -1  # (6), (7)
@@ -122,7 +110,7 @@ def _up(
                     if frozen[i, j] or counts[i, j] >= sizes[i, j]:  # (11)
                         continue
                     counts[i, j] += 1  # (14)
-                    c, o = direction(i, counts[i], rates, sizes, examined, yields, fanouts, probe, emit)
+                    c, o = direction(i, counts[i], model)
                     counts[i, j] -= 1  # (16)
                     c, o = old_c - costs[i] + c, old_o - outputs[i] + o
                     if c > budget:  # (19): more of any window never costs less, so it stays out of reach
@@ -133,7 +121,7 @@ def _up(
                         best, u, v = score, i, j
             elif not frozen[i, 0]:  # (21)
                 counts[i, :] = 1
-                c, o = direction(i, counts[i], rates, sizes, examined, yields, fanouts, probe, emit)
+                c, o = direction(i, counts[i], model)
                 counts[i, :] = 0
                 c, o = old_c + c, old_o + o
                 score = _score(metric, o, c, old_o, old_c) if c <= budget else -1.0
@@ -146,23 +134,11 @@ def _up(
             counts[u, :] = 1
         else:
             counts[u, v] += 1  # (32)
-        costs[u], outputs[u] = direction(u, counts[u], rates, sizes, examined, yields, fanouts, probe, emit)
+        costs[u], outputs[u] = direction(u, counts[u], model)
 
 
 @njit
-def _down(
-    budget: float,
-    metric: int,
-    begin: Ints,
-    kept: Flags,
-    rates: Floats,
-    sizes: Ints,
-    examined: Floats,
-    yields: Floats,
-    fanouts: Floats,
-    probe: float,
-    emit: float,
-) -> Ints:  # pragma: no cover - compiled
+def _down(budget: float, metric: int, begin: Ints, kept: Flags, model: Model) -> Ints:  # pragma: no cover - compiled
     """Greedy reverse, from a setting to begin with: slices go until the work fits, except what is to be kept.
 
     A direction goes as a whole with its last slice of any window.
@@ -170,11 +146,12 @@ def _down(
     Section 6.1 says no more about it.  The step taken is the one whose result the metric likes best; for the delta
     metric that is the least output lost for the work saved.
     """
+    sizes = model.sizes
     m, places = sizes.shape
     counts = begin.copy()
     costs, outputs = np.zeros(m), np.zeros(m)
     for i in range(m):
-        costs[i], outputs[i] = direction(i, counts[i], rates, sizes, examined, yields, fanouts, probe, emit)
+        costs[i], outputs[i] = direction(i, counts[i], model)
     while costs.sum() > budget:
         best, u, v = -np.inf, -1, -1
         old_c, old_o = costs.sum(), outputs.sum()
@@ -184,7 +161,7 @@ def _down(
                 if counts[i, j] == 0 or kept[i, j] or (counts[i, j] == 1 and kept[i].any()):
                     continue
                 counts[i, j] -= 1
-                c, o = direction(i, counts[i], rates, sizes, examined, yields, fanouts, probe, emit)
+                c, o = direction(i, counts[i], model)
                 if counts[i, j] == 0:
                     c = 0.0  # without a slice of this window the others need not be looked at
                 counts[i, j] += 1
@@ -201,47 +178,21 @@ def _down(
         counts[u, v] -= 1
         if counts[u, v] == 0:
             counts[u, :] = 0
-        costs[u], outputs[u] = direction(u, counts[u], rates, sizes, examined, yields, fanouts, probe, emit)
+        costs[u], outputs[u] = direction(u, counts[u], model)
         if counts[u, 0] == 0:
             costs[u], outputs[u] = 0.0, 0.0
     return counts
 
 
 @njit
-def _output(
-    counts: Ints,
-    rates: Floats,
-    sizes: Ints,
-    examined: Floats,
-    yields: Floats,
-    fanouts: Floats,
-    probe: float,
-    emit: float,
-) -> float:  # pragma: no cover - compiled
-    total = 0.0
-    for i in range(sizes.shape[0]):
-        total += direction(i, counts[i], rates, sizes, examined, yields, fanouts, probe, emit)[1]
-    return total
-
-
-@njit
-def _refined(
-    budget: float,
-    counts: Ints,
-    rates: Floats,
-    sizes: Ints,
-    examined: Floats,
-    yields: Floats,
-    fanouts: Floats,
-    probe: float,
-    emit: float,
-) -> Ints:  # pragma: no cover - compiled
+def _refined(budget: float, counts: Ints, model: Model) -> Ints:  # pragma: no cover - compiled
     """A setting that no exchange makes better: one more slice for others, or a direction for others."""
+    sizes = model.sizes
     m, places = sizes.shape
     none = np.zeros((m, places), dtype=np.bool_)
     marked = none.copy()
-    counts = _up(budget, 2, counts, none, rates, sizes, examined, yields, fanouts, probe, emit)
-    best = _output(counts, rates, sizes, examined, yields, fanouts, probe, emit)
+    counts = _up(budget, 2, counts, none, model)
+    best = evaluated(counts, model)[1]
     for _ in range(ROUNDS):
         found = counts
         for i in range(m):
@@ -255,18 +206,15 @@ def _refined(
                         tried[i, :] = 1
                     tried[i, j] = min(sizes[i, j], tried[i, j] + 1)
                     marked[i, j] = True
-                    tried = _down(budget, 2, tried, marked, rates, sizes, examined, yields, fanouts, probe, emit)
+                    tried = _down(budget, 2, tried, marked, model)
                     marked[i, j] = False
                 elif counts[i, 0] > 0:
                     tried[i, :] = 0
                     marked[i, :] = True
                 else:
                     continue
-                tried = _up(budget, 2, tried, marked, rates, sizes, examined, yields, fanouts, probe, emit)
-                cost = 0.0
-                for k in range(m):
-                    cost += direction(k, tried[k], rates, sizes, examined, yields, fanouts, probe, emit)[0]
-                output = _output(tried, rates, sizes, examined, yields, fanouts, probe, emit)
+                tried = _up(budget, 2, tried, marked, model)
+                cost, output = evaluated(tried, model)
                 if cost <= budget and output > best * (1 + 1e-9):
                     best, found = output, tried
         if found is counts:
@@ -282,8 +230,8 @@ def _exhaustive(model: Model, budget: float) -> Ints:
     for i in range(m):
         grid = np.indices(tuple(model.sizes[i])).reshape(places, -1).T + 1
         options = np.vstack([np.zeros((1, places), dtype=np.int64), grid.astype(np.int64)])
-        priced = np.array([direction(i, option, *model.arrays()) for option in options])
-        fronts.append((options, priced[:, 0], priced[:, 1], np.arange(len(options))[:, None]))
+        found = priced(i, options, model)
+        fronts.append((options, found[:, 0], found[:, 1], np.arange(len(options))[:, None]))
     costs, outputs, chosen = np.zeros(1), np.zeros(1), np.zeros((1, 0), dtype=np.int64)
     for _, c, o, number in fronts:
         costs = (costs[:, None] + c[None, :]).ravel()

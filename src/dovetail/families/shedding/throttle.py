@@ -9,12 +9,22 @@ factor bounds the step.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
+import numpy as np
+
+from dovetail.families.shedding.model import Floats
+
+UNIT = 1e8
+"""Comparisons of which seconds are measured."""
+FASTEST = 0.1
+"""The least of these: no machine makes a comparison in less than a nanosecond."""
 LEAST = 0.005
 """The throttle never falls below: some work must go on, or nothing would be measured."""
 HEADROOM = 0.85
 """The part of the time that a join plans to be busy: loads vary from one micro-batch to the next."""
+TWENTIETH = 0.05
+"""The part of its time that a join has in any case: where the rest alone takes too long, less of it would not help."""
 SHORT = 2.0
 """Seconds: a micro-batch as short as this is no reason to shed.  Its length is Spark's own overhead."""
 
@@ -36,40 +46,68 @@ def paper_throttled(z: float, beta: float, boost: float) -> float:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """Wall-clock times of a micro-batch, in seconds, measured or expected."""
+class Expected:
+    """What a micro-batch will take at the present throttle, in seconds of the wall clock."""
 
     interval: float
     """From the start of the micro-batch before it to its own: the time in which its rows arrived."""
-    lasted: float
-    """From its start, when its rows were packed, until the cell is done."""
-    joined: float
-    """The part of that in which rows are joined: what shedding can shorten."""
+    joining: float
+    """The part of it in which rows are compared: what shedding can shorten."""
+    rest: float
+    """Everything else: Spark's planning and committing, packing, storing."""
 
 
-def load(measured: Measured, target: float | None) -> float:
-    """Room for the join over what it took: below 1 means overload.
+def load(expected: Expected, target: float | None) -> float:
+    """Room for the join over what it will take: below 1 means overload.
 
     Parameters
     ----------
-    measured
+    expected
         The micro-batch, at the present throttle.
     target
         Seconds that it may take; None for the interval in which its rows arrived.
 
     Examples
     --------
-    Of 4 s that a micro-batch took, 3 s were joining; in 5 s it may take 4.25 s:
+    A micro-batch would join for 3 s and take 1 s besides; in 5 s it may take 4.25 s:
 
-    >>> round(load(Measured(interval=5.0, lasted=4.0, joined=3.0), None), 3)
+    >>> round(load(Expected(interval=5.0, joining=3.0, rest=1.0), None), 3)
     1.083
-    >>> load(Measured(interval=5.0, lasted=12.0, joined=11.0), 5.0) < 0.3
+    >>> load(Expected(interval=5.0, joining=11.0, rest=1.0), 5.0) < 0.3
     True
     """
-    allowed = HEADROOM * (max(measured.interval, SHORT) if target is None else target)
-    if measured.joined < 0.05 * allowed:
-        # Whatever takes long, it is not the join: less of it would not help.
-        return 1e9 if measured.lasted <= allowed else 1.0
-    room = allowed - (measured.lasted - measured.joined)
-    # Where the rest alone takes too long, shedding cannot do it all: halve what it can.
-    return max(room, 0.5 * min(measured.joined, allowed)) / measured.joined
+    allowed = HEADROOM * (max(expected.interval, SHORT) if target is None else target)
+    return max(allowed - expected.rest, TWENTIETH * allowed) / max(expected.joining, 1e-9)
+
+
+@dataclass
+class Watch:
+    """How long joins take: so many seconds whatever they do, and so many for the work.
+
+    An estimate of both from one micro-batch after the other (a Kalman filter of two numbers): one with little work
+    tells about the former, one with much about the latter, and each leaves the other as it was.
+    """
+
+    values: Floats = field(default_factory=lambda: np.array([0.05, 1.0]))
+    """Seconds by themselves, and seconds for `UNIT` comparisons."""
+    doubt: Floats = field(default_factory=lambda: np.diag([0.3**2, 1.0]))
+    """The covariance of both."""
+
+    def see(self, work: float, seconds: float) -> None:
+        """A micro-batch did so much work in so many seconds.
+
+        Examples
+        --------
+        >>> watch = Watch()
+        >>> for work in (1e9, 1e6, 5e8, 2e6, 8e8, 1e6):
+        ...     watch.see(work, 0.2 + 6e-9 * work)
+        >>> [round(float(value), 2) for value in watch.values]
+        [0.2, 0.6]
+        """
+        # Both may have changed since: machines are shared.
+        self.doubt += np.diag([0.05**2, (0.1 * self.values[1]) ** 2])
+        by = np.array([1.0, work / UNIT])
+        spread = self.doubt @ by
+        gain = spread / (by @ spread + (0.02 + 0.1 * seconds) ** 2)
+        self.values = np.maximum(self.values + gain * (seconds - by @ self.values), [0.0, FASTEST])
+        self.doubt -= np.outer(gain, spread)
