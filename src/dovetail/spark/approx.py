@@ -18,7 +18,7 @@ from dovetail.families.approx.router import budgets, cells_of, cut
 from dovetail.families.approx.spec import FACTS, ApproxSpec
 from dovetail.plan.approx import RESERVED, ApproxPlan
 from dovetail.segments import binary_column, blocks, pack
-from dovetail.spark.frames import Side, filtered_sides, hash_column, key_columns
+from dovetail.spark.frames import Side, conjunction, filtered_sides, hash_column, key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function, carrying
 from dovetail.spark.stream import PACKED, run_kernel
@@ -95,7 +95,7 @@ def approx_frame(frames: Mapping[str, DataFrame], plan: ApproxPlan) -> DataFrame
     found = run_kernel(packed, partial(ApproxKernel, spec), recorder, _fields(sides, spec))
     rows = _finished(found, sides, spec)
     if plan.rests:
-        rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in plan.rests))))
+        rows = recorder.finished(rows.filter(conjunction(plan.rests)))
     return attach(rows, handle)
 
 

@@ -29,7 +29,7 @@ from dovetail.families.theta.router import without_sample
 from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage, Source
 from dovetail.plan.theta import ThetaStep
 from dovetail.sampling import DENSE, SPARSE
-from dovetail.spark.frames import Side, hash_column, key_columns, payload_source
+from dovetail.spark.frames import Side, conjunction, hash_column, key_columns, payload_source
 from dovetail.spark.metrics import Recorder
 from dovetail.spark.routing import ArrowFunction, arrow_function, carrying, cell_function, fitted, sampled
 
@@ -134,7 +134,7 @@ class _Counted:
             present = F.col("b") if how == "left" or self.candidates else None
             columns += self.boxes.structs("d", present=present)
         if self.plan.rests:
-            verdict = F.expr(" AND ".join(f"({sql})" for sql in self.plan.rests))
+            verdict = conjunction(self.plan.rests)
             if not self.candidates:
                 return _ordered(found.select(*columns).filter(verdict), left, right)
             # An alias may be called c0 or R, as our own columns are.  No alias contains a #.

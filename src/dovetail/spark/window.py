@@ -18,7 +18,7 @@ from dovetail.families.window.kernel import WindowJoinKernel, metric_names
 from dovetail.families.window.router import WindowRouter
 from dovetail.families.window.spec import WindowJoinSpec, placed
 from dovetail.plan.window import WindowPlan
-from dovetail.spark.frames import Side, filtered_sides, key_columns, payload_source
+from dovetail.spark.frames import Side, conjunction, filtered_sides, key_columns, payload_source
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
 from dovetail.spark.shedding import shed_sums
@@ -48,7 +48,7 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
         columns += sides[spec.aliases[side]].structs(f"i{side}_", present=present)
     rows = flat.select(*columns)
     if plan.rests:
-        rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in plan.rests))))
+        rows = recorder.finished(rows.filter(conjunction(plan.rests)))
     return attach(rows, handle)
 
 
