@@ -24,7 +24,7 @@ MINUTES ?= 10
 BENCHMARKS = $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
 
-.PHONY: help setup setup-quiet demo test lint types docs bench experiments chaos soak requirements clean
+.PHONY: help setup setup-quiet demo test lint types docs bench experiments chaos soak requirements audit clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1|/' | \
@@ -72,6 +72,9 @@ requirements: setup-quiet  ## pin again: pyproject.toml -> requirements.txt, new
 		pyproject.toml --output-file requirements.txt
 	@! grep -nE '://|--(index|extra|find)|$(CURDIR)' requirements.txt
 	@echo "requirements.txt: $$(grep -c '==' requirements.txt) pinned packages"
+
+audit: setup-quiet  ## ask PyPI which pinned packages have known vulnerabilities; says so if it cannot
+	@$(PY) scripts/audit.py requirements.txt
 
 clean:  ## remove .venv and everything that tools leave behind
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis spark-warehouse metastore_db derby.log

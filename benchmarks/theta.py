@@ -228,7 +228,7 @@ def memory(folder: Path, rows: int) -> Result:
     began = time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     peaks: dict[str, int] = {}
-    watcher = threading.Thread(target=_watch, args=(process, peaks), daemon=True)
+    watcher = threading.Thread(target=watch, args=(process, peaks), daemon=True)
     watcher.start()
     out, _ = process.communicate()
     result.seconds["dovetail"] = time.perf_counter() - began
@@ -239,7 +239,7 @@ def memory(folder: Path, rows: int) -> Result:
     return result
 
 
-def _watch(process: subprocess.Popen[str], peaks: dict[str, int]) -> None:
+def watch(process: subprocess.Popen[str], peaks: dict[str, int]) -> None:
     """Peak resident memory by kind of process, over the tree below `process`."""
     page = os.sysconf("SC_PAGE_SIZE")
     while process.poll() is None:

@@ -11,7 +11,7 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from dovetail.errors import ArgumentError
+from dovetail.errors import ArgumentError, is_distance
 
 __all__ = [
     "Closest",
@@ -117,7 +117,7 @@ def closest(column: str, other: str | None = None, *, within: Within | None = No
         raise ArgumentError(
             f"within={within!r} is not a distance", accepted="a number, or a length of time such as '10 minutes'"
         )
-    if isinstance(within, int | float | Decimal) and not (0 <= within < float("inf")):
+    if isinstance(within, int | float | Decimal) and not is_distance(within):
         raise ArgumentError(f"within={within!r} is not a distance", accepted="a number of at least 0")
     return Closest(*_columns("closest", column, other), within)
 

@@ -8,7 +8,9 @@ classes also derive from the built-in that a Python programmer would expect (``V
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterable
+from decimal import Decimal
 
 
 class DovetailError(Exception):
@@ -108,6 +110,49 @@ def choice(argument: str, value: object, words: Iterable[str]) -> ArgumentError:
         accepted=", ".join(repr(word) for word in known),
         hint=closest(value, known) if isinstance(value, str) else None,
     )
+
+
+LARGEST = 2**63 - 1
+"""The largest whole number that the kernels and Spark can count with."""
+
+FARTHEST = 2**64
+"""No two whole numbers of 64 bits are further apart."""
+
+MOST_PARTITIONS = 100_000
+
+
+def is_whole(value: object, *, least: int = 1, most: int = LARGEST) -> bool:
+    """Whether `value` is a whole number between two others; True and False are not.
+
+    Examples
+    --------
+    >>> is_whole(3), is_whole(0), is_whole(True), is_whole(2.0), is_whole(2**63)
+    (True, False, False, False, False)
+    """
+    return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
+
+
+def is_distance(value: object) -> bool:
+    """Whether `value` is a finite number of at least zero, however large.
+
+    Examples
+    --------
+    >>> is_distance(10**400), is_distance(0.5), is_distance(-1), is_distance(float("nan")), is_distance(True)
+    (True, True, False, False, False)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return False
+    return value >= 0 if isinstance(value, int) else math.isfinite(value) and value >= 0
+
+
+def check_partitions(value: object) -> None:
+    """Refuse what is neither a number of partitions nor None."""
+    if value is not None and not is_whole(value, most=MOST_PARTITIONS):
+        raise ArgumentError(
+            f"partitions={value!r} is not a number of partitions",
+            accepted=f"a whole number of at least 1 and at most {MOST_PARTITIONS:,}, or None for the session's "
+            "spark.sql.shuffle.partitions",
+        )
 
 
 def at_position(text: str, line: int, column: int) -> str:

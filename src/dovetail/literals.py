@@ -38,10 +38,13 @@ def number(sql: str, *, negative: bool) -> int | Decimal | float | None:
         return _float(float(text), single=suffix == "F")
     if suffix == "BD" or ((match["point"] or match["lead"]) and not suffix):
         exact = Decimal(text)
-        written = format(exact.copy_abs(), "f").replace(".", "").lstrip("0")
-        return exact if len(written) <= _MAX_DECIMAL_DIGITS else None
+        # Counted, not written out: 1e999999999BD would fill the memory.
+        written = max(0, exact.adjusted() + 1 - min(0, int(exact.as_tuple().exponent))) if exact else 0
+        return exact if written <= _MAX_DECIMAL_DIGITS else None
     if match["point"] or match["lead"] or match["exp"]:
         return None
+    if len(text) > _MAX_DECIMAL_DIGITS + 1:
+        return None  # more digits than any type of Spark has, and perhaps than Python reads
     whole, limit = int(text), 2 ** (_INTEGER_BITS[suffix] - 1)
     if -limit <= whole < limit:
         return whole

@@ -14,6 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 _SEED = np.uint32(42)
+_MOST_CANDIDATES = 1 << 22
+"""Integers that are hashed at a time."""
 
 
 def spark_partition(keys: npt.NDArray[np.int32], partitions: int) -> npt.NDArray[np.int64]:
@@ -65,19 +67,23 @@ def cell_numbers(places: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[
     >>> spark_partition(numbers, 4).tolist()
     [0, 0, 1, 3]
     """
-    numbers = np.empty(places.size, dtype=np.int32)
     wanted = np.bincount(places, minlength=partitions)
-    found: list[list[int]] = [[] for _ in range(partitions)]
+    step = min(64 * partitions * max(1, int(wanted.max(initial=1))), _MOST_CANDIDATES)
+    candidates = np.empty(0, dtype=np.int32)
+    homes = np.empty(0, dtype=np.int64)
     begin = 0
-    step = 64 * partitions * max(1, int(wanted.max(initial=1)))
-    while any(len(found[p]) < wanted[p] for p in range(partitions)):
-        candidates = np.arange(begin, begin + step, dtype=np.int32)
-        homes = spark_partition(candidates, partitions)
-        for p in np.flatnonzero(wanted):
-            found[p].extend(candidates[homes == p][: wanted[p]].tolist())
+    while (np.bincount(homes, minlength=partitions) < wanted).any():
+        more = np.arange(begin, begin + step, dtype=np.int32)
+        candidates = np.concatenate([candidates, more])
+        homes = np.concatenate([homes, spark_partition(more, partitions)])
         begin += step
-    for cell, place in enumerate(places):
-        numbers[cell] = found[place].pop()
+    by_home = candidates[np.argsort(homes, kind="stable")]
+    starts = np.searchsorted(np.sort(homes), np.arange(partitions))
+    # The smallest candidates of a partition go to its cells, the last cell first: stored state is found by these.
+    order = np.argsort(places, kind="stable")
+    within = np.arange(places.size) - (np.cumsum(wanted) - wanted)[places[order]]
+    numbers = np.empty(places.size, dtype=np.int32)
+    numbers[order] = by_home[starts[places[order]] + wanted[places[order]] - 1 - within]
     return numbers
 
 

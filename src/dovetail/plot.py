@@ -8,13 +8,14 @@ from __future__ import annotations
 import importlib
 import json
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.errors import ArgumentError, SetupError
+from dovetail.errors import MOST_PARTITIONS, ArgumentError, SetupError, is_whole
 from dovetail.jobs.progress import Record, read_records, record_of
 
 if TYPE_CHECKING:
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from dovetail.picture import Picture
 
 __all__ = ["harvested", "histograms", "partitions", "rates"]
+
+
+_PROGRESS = "query.recentProgress, the records of a progress file, or the path of one"
 
 
 def _drawing() -> Any:
@@ -81,7 +85,14 @@ def rates(progress: Sequence[Mapping[str, Any]] | str | Path) -> Picture:
 
 def _records(progress: Sequence[Mapping[str, Any]] | str | Path) -> list[Record]:
     if isinstance(progress, str | Path):
-        return read_records(Path(progress))
+        try:
+            return read_records(Path(progress))
+        except (OSError, ValueError) as error:
+            raise ArgumentError(f"the progress file {str(progress)!r}: {error}", accepted=_PROGRESS) from None
+    given: object = progress
+    plain = isinstance(given, Sequence) and all(isinstance(one, Mapping) or hasattr(one, "json") for one in given)
+    if not plain or isinstance(given, bytes):
+        raise ArgumentError(f"progress of type {type(given).__name__}", accepted=_PROGRESS)
     return [dict(one) if "kind" in one else record_of(_plain(one)) for one in progress]
 
 
@@ -142,6 +153,9 @@ _HARVEST = "harvest_"
 
 def _slices(given: Mapping[str, Any] | Sequence[Mapping[str, Any]] | str | Path) -> dict[str, list[float]]:
     if isinstance(given, Mapping) and not ({"kind", "batchId", "observedMetrics"} & given.keys()):
+        for name, row in given.items():
+            if not isinstance(row, Sequence | np.ndarray) or not all(isinstance(one, Real) for one in row):
+                raise ArgumentError(f"the slices of {name!r} are {row!r}", accepted="a list of shares, from 0 to 1")
         return {str(name): list(row) for name, row in given.items()}
     records = _records([given] if isinstance(given, Mapping) else given)
     for record in reversed(records):
@@ -177,8 +191,8 @@ def histograms(
     >>> [axis.get_title() for axis in picture.axes]
     ['sample: 4 results', 'complete: 100 results']
     """
-    if most < 1:
-        raise ArgumentError(f"most={most}", accepted="a whole number from 1")
+    if not is_whole(most):
+        raise ArgumentError(f"most={most!r}", accepted="a whole number from 1")
     counts = [_counted(one, on) for one in (sample, complete)]
     values = sorted(counts[1], key=lambda value: (-counts[1][value], str(value)))[:most]
     drawing = _drawing()
@@ -194,11 +208,19 @@ def histograms(
 
 def _counted(frame: DataFrame | Mapping[Any, float], on: str | None) -> dict[Any, float]:
     if isinstance(frame, Mapping):
+        if not all(isinstance(count, Real) for count in frame.values()):
+            raise ArgumentError(f"the counts {frame!r}", accepted="a mapping from join values to numbers")
         return {value: float(count) for value, count in frame.items()}
+    from dovetail.spark.estimates import check_value
+    from dovetail.spark.frames import check_frame
+
+    check_frame("sample or complete", frame)
     if on is None:
         raise ArgumentError("histograms of frames without on=", accepted="the join value, such as on='R.k'")
+    check_value("on", on, frame)
     rows = frame.selectExpr(f"{on} AS value").groupBy("value").count().collect()
-    return {row[0]: float(row[1]) for row in rows}
+    # Arrays and binary values have no hash.
+    return {str(row[0]) if isinstance(row[0], list | bytearray) else row[0]: float(row[1]) for row in rows}
 
 
 def partitions(
@@ -236,8 +258,10 @@ def partitions(
     for name, column in zip("rs", columns, strict=True):
         if column.ndim != 1 or column.dtype.kind not in "iuf" or not column.size:
             raise ArgumentError(f"{name} has the shape {column.shape}", accepted="a list of numbers, not empty")
-    if not algorithms:
-        raise ArgumentError("no algorithms", accepted="one or more of prefap, ftj, cfs, obt, rbm")
+    if not is_whole(number, most=MOST_PARTITIONS):
+        raise ArgumentError(f"number={number!r}", accepted=f"a whole number from 1 to {MOST_PARTITIONS:,}")
+    if not isinstance(algorithms, Sequence) or isinstance(algorithms, str | bytes) or not algorithms:
+        raise ArgumentError(f"algorithms={algorithms!r}", accepted="one or more of prefap, ftj, cfs, obt, rbm")
     values = [Values.of(column) for column in columns]
     chosen: Any = list(algorithms)
     comparison: Any = op

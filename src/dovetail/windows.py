@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 
-from dovetail.errors import ArgumentError
+from dovetail.errors import ArgumentError, is_whole
 
 MICROSECONDS = {
     "week": 604_800_000_000,
@@ -194,7 +194,7 @@ class CountWindow:
     rows: int
 
     def __post_init__(self) -> None:
-        if not isinstance(self.rows, int) or isinstance(self.rows, bool) or self.rows < 1:
+        if not is_whole(self.rows):
             raise ArgumentError(f"a window of rows={self.rows!r}", accepted="a whole number of rows, 1 or more")
 
 
@@ -262,7 +262,7 @@ def tumbling(window: int | str | timedelta | None, time: str | None = None) -> C
                 hint="a number, such as window=1000, counts rows and needs no time column",
             )
         return TimeWindow(time=time, every=every)
-    if window is not None and (not isinstance(window, int) or isinstance(window, bool) or window < 1):
+    if window is not None and not is_whole(window):
         raise ArgumentError(
             f"window={window!r} is not a window",
             accepted="a number of rows (1 or more), a length of time such as '10 minutes', or None",

@@ -24,7 +24,7 @@ _LARGEST = 10_000
 _TAGS = ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "merge", "value")
 """What YAML takes plain text for; any other tag was written by hand."""
 
-_INT = re.compile(r"[-+]?[0-9]+")
+_INT = re.compile(r"[-+]?[0-9]{1,40}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _VARIABLE = re.compile(r"\$(?:\$|\{(?P<name>[^}]*)\})")
 
@@ -105,6 +105,8 @@ def load(source: Source) -> Node:
         raise source.error(
             line, column, f"this is not YAML: {error.problem}", hint=hint or "check indentation, colons and quotes"
         ) from None
+    except RecursionError:
+        raise source.error(1, 1, "values nested too deeply to be read", accepted="a few levels") from None
     except yaml.reader.ReaderError as error:
         line = source.text.count("\n", 0, error.position) + 1
         raise source.error(line, 1, f"a character that YAML does not allow: {error.reason}") from None

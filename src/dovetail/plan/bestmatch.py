@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from dovetail.codes import Kind
 from dovetail.criteria import Closest, Criterion, Prefer
-from dovetail.errors import ArgumentError, UnboundedJoinError, listing
+from dovetail.errors import ArgumentError, UnboundedJoinError, is_whole, listing
 from dovetail.families.bestmatch.router import SLICE, cut_axes
 from dovetail.families.bestmatch.spec import Axis, BestSpec, Disorder, Options
 from dovetail.families.theta.spec import Key
@@ -63,7 +63,7 @@ class Stream:
 
     def __post_init__(self) -> None:
         ahead = self.read_ahead
-        if ahead is not None and (not isinstance(ahead, int) or isinstance(ahead, bool) or ahead < 1):
+        if ahead is not None and not is_whole(ahead):
             raise ArgumentError(f"read_ahead={ahead!r}", accepted="a whole number of rows, 1 for a stream in order")
         if ahead is not None and self.punctuation is not None:
             raise ArgumentError("read_ahead= together with punctuation=", accepted="one of the two")
@@ -202,6 +202,11 @@ def plan_bestmatch(
     sample: bool,
 ) -> BestPlan:
     """Decide how a best-match join runs, or say why it cannot."""
+    for alias in inputs:
+        if alias.casefold() in ("_change", "_time"):
+            raise ArgumentError(
+                f"an input called {alias!r}", accepted="any other name: the result may have a column of this one"
+            )
     values = any(typed.value is not None for typed in criteria)
     compiled = tuple(typed for typed in criteria if typed.axis is not None and typed.value is None)
     sets = tuple(typed for typed in criteria if typed.elements is not None)
@@ -220,6 +225,11 @@ def plan_bestmatch(
             accepted="a column or the sum of an expression over each input, such as least('R.cost + S.cost')",
             hint="compute what concerns one input in a column of that input first",
         )
+    if stream.order is not None and not any(
+        isinstance(one.criterion, Closest) and stream.order in (one.criterion.left, one.criterion.right)
+        for one in criteria
+    ):
+        raise _no_order(stream.order)
     order, disorder = _order(compiled, facts, stream) if facts.streams and stream.max_age is None else (None, None)
     if facts.streams and stream.max_age is not None and not facts.timed:
         raise UnboundedJoinError(
@@ -264,6 +274,13 @@ def plan_bestmatch(
     )
 
 
+def _no_order(given: str) -> ArgumentError:
+    return ArgumentError(
+        f"order={given!r} is not the column of a criterion closest(..., within=...)",
+        accepted="such a column, or None for the first of them",
+    )
+
+
 def _order(compiled: tuple[Typed, ...], facts: Facts, stream: Stream) -> tuple[int, Disorder]:
     """The axis on which streams are ordered, and what promises how far they have come."""
     bounded = {
@@ -283,10 +300,7 @@ def _order(compiled: tuple[Typed, ...], facts: Facts, stream: Stream) -> tuple[i
             if isinstance(typed.criterion, Closest) and stream.order in (typed.criterion.left, typed.criterion.right)
         }
         if not bounded:
-            raise ArgumentError(
-                f"order={stream.order!r} is not the column of a criterion closest(..., within=...)",
-                accepted="such a column, or None for the first of them",
-            )
+            raise _no_order(stream.order)
     if stream.read_ahead is not None:
         return next(iter(bounded)), "ahead"
     if stream.punctuation is not None:

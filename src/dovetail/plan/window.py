@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
-from dovetail.errors import ArgumentError, UnboundedJoinError, listing, unknown_alias
+from dovetail.errors import ArgumentError, UnboundedJoinError, is_whole, listing, unknown_alias
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import KEEP_UP, RandomDrop, Shed
 from dovetail.families.theta.spec import Key
@@ -335,7 +335,7 @@ def read_delays(
 def wait(value: object, argument: str, *, numeric: bool) -> int:
     """A length of time that may be zero, in units of the time columns."""
     if numeric:
-        if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+        if not isinstance(value, int) or not is_whole(value, least=0):
             raise ArgumentError(
                 f"{argument}={value!r}", accepted="a whole number of at least 0, as the time columns hold"
             )

@@ -20,7 +20,7 @@ from dovetail.nesting import Nested
 from dovetail.placement import placed
 from dovetail.plan.approx import RESERVED, ApproxPlan
 from dovetail.segments import binary_column, blocks, pack
-from dovetail.spark.frames import Side, filtered_sides, hash_column, identity, key_columns
+from dovetail.spark.frames import Side, conjunction, filtered_sides, hash_column, identity, key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function, carrying
 from dovetail.spark.stream import PACKED, run_kernel
@@ -104,7 +104,7 @@ def approx_frame(frames: Mapping[str, DataFrame], plan: ApproxPlan) -> DataFrame
     kernel, fields, join = partial(ApproxKernel, spec), _fields(sides, spec), identity(frames, plan.identity())
     rows = run_kernel(packed, kernel, recorder, fields, join, partitions=plan.partitions, shape=shape)
     if plan.rests:
-        rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in plan.rests))))
+        rows = recorder.finished(rows.filter(conjunction(plan.rests)))
     return attach(rows, handle)
 
 

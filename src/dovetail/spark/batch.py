@@ -30,7 +30,7 @@ from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage, 
 from dovetail.nesting import Nested
 from dovetail.plan.theta import ThetaStep
 from dovetail.sampling import DENSE, SPARSE
-from dovetail.spark.frames import Side, hash_column, key_columns, payload_source
+from dovetail.spark.frames import Side, conjunction, hash_column, key_columns, payload_source
 from dovetail.spark.metrics import Recorder
 from dovetail.spark.routing import arrow_function, carrying, fitted, sampled
 
@@ -140,7 +140,7 @@ class _Counted:
     def finished(self, found: DataFrame, left: Side, right: Side) -> DataFrame:
         """The rows for which the conditions hold that only Spark can evaluate."""
         how = self.plan.kernel_options.how
-        verdict = F.expr(" AND ".join(f"({sql})" for sql in self.plan.rests))
+        verdict = conjunction(self.plan.rests)
         if not self.candidates:
             return found.filter(verdict)
         columns = [*self.points.structs("c"), *self.boxes.structs("d", present=F.col("b"))]

@@ -5,6 +5,7 @@ Everything here is analysis.  It asks Spark for schemas, never for rows.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
@@ -15,7 +16,7 @@ from pyspark.sql import types as T
 
 from dovetail.codes import Kind
 from dovetail.criteria import Closest, Criterion, Extreme, Overlap, Prefer, Youngest
-from dovetail.errors import ArgumentError, PredicateError, UnsupportedTypeError, unknown_column
+from dovetail.errors import FARTHEST, ArgumentError, PredicateError, UnsupportedTypeError, unknown_column
 from dovetail.families.bestmatch.spec import Axis
 from dovetail.families.bestmatch.terms import Sum, split_sum
 from dovetail.families.theta.spec import Key, KeyType
@@ -137,7 +138,9 @@ def _within(criterion: Closest, kind: KeyType) -> int | float | None:
             f"{criterion}: the column holds numbers, and within={within!r} is a length of time",
             accepted="a number, such as within=100",
         )
-    return float(within) if kind.kind != "int" else int(Decimal(str(within)) * kind.unit)
+    if kind.kind != "int":
+        return float(min(within, sys.float_info.max))
+    return int(Decimal(str(min(within, FARTHEST))) * kind.unit)
 
 
 def _overlap(frames: Mapping[str, DataFrame], criterion: Overlap, fields: list[T.StructField]) -> Typed:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import AnalysisException
+from pyspark.errors import AnalysisException, ArithmeticException, PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -19,6 +19,7 @@ from dovetail.errors import ArgumentError, PredicateError
 from dovetail.families.approx.estimate import ROUNDING, Sampled, moments
 from dovetail.families.approx.spec import FACTS
 from dovetail.plan.approx import RESERVED
+from dovetail.spark.frames import check_frame
 
 _MEASURE = re.compile(r"\s*(count|sum|avg|mean)\s*\((.*)\)\s*", re.IGNORECASE | re.DOTALL)
 _ACCEPTED = "count(*), count(expression), sum(expression) or avg(expression)"
@@ -37,6 +38,7 @@ def estimates_frame(
     sample: DataFrame, measures: Mapping[str, str] | None, by: str | Sequence[str], confidence: float
 ) -> DataFrame:
     """The lazy frame of :func:`dovetail.estimates`."""
+    check_frame("sample", sample)
     aliases = _aliases(sample)
     if sample.isStreaming:
         raise ArgumentError(
@@ -47,7 +49,7 @@ def estimates_frame(
     if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 < confidence < 1:
         raise ArgumentError(f"confidence={confidence!r}", accepted="a number between 0 and 1, such as 0.95")
     wanted = _measures({"rows": "count(*)"} if measures is None else measures)
-    groups = [by] if isinstance(by, str) else list(by)
+    groups = _groups(by)
     flat = _flat(sample, wanted, groups, aliases)
     names = _group_names(sample, groups)
     keys = [f"b{at}" for at in range(len(groups))]
@@ -84,6 +86,16 @@ def _check_weights(sample: DataFrame) -> None:
         )
 
 
+def check_value(name: str, text: object, frame: DataFrame) -> None:
+    """Refuse what Spark cannot evaluate to one value that it can group by."""
+    if not isinstance(text, str) or not text.strip():
+        raise ArgumentError(f"{name}={text!r}", accepted="an expression of Spark SQL")
+    try:
+        frame.groupBy(F.expr(text).alias("v")).count().columns  # noqa: B018 - analysed here, so that a mistake shows here
+    except (AnalysisException, ArithmeticException) as error:
+        raise _complaint(f"{name}={text!r}", error) from error
+
+
 def _measures(given: Mapping[str, str]) -> list[_Measure]:
     if not isinstance(given, Mapping) or not given:
         raise ArgumentError(f"measures={given!r}", accepted=f"a mapping from names to {_ACCEPTED}")
@@ -95,18 +107,27 @@ def _measures(given: Mapping[str, str]) -> list[_Measure]:
         kind, sql = match[1].lower().replace("mean", "avg"), match[2].strip()
         if sql == "*" and kind != "count":
             raise ArgumentError(f"the measure {name}={text!r}", accepted=_ACCEPTED)
+        if not isinstance(name, str) or not name:
+            raise ArgumentError(f"a measure with the name {name!r}", accepted=f"a mapping from names to {_ACCEPTED}")
         found.append(_Measure(name, kind, sql))
     return found
+
+
+def _groups(by: object) -> list[str]:
+    groups = [by] if isinstance(by, str) else list(by) if isinstance(by, Sequence) else [None]
+    if any(not isinstance(one, str) or not one.strip() for one in groups):
+        raise ArgumentError(f"by={by!r}", accepted="an expression such as 'R.region', or a list of them")
+    return [str(one) for one in groups]
 
 
 def _group_names(sample: DataFrame, groups: Sequence[str]) -> list[str]:
     try:
         return sample.select(*[F.expr(sql) for sql in groups]).columns
-    except AnalysisException as error:
+    except (AnalysisException, ArithmeticException) as error:
         raise _complaint("by", error) from error
 
 
-def _complaint(what: str, error: AnalysisException) -> PredicateError:
+def _complaint(what: str, error: PySparkException) -> PredicateError:
     line = next((line for line in str(error).splitlines() if line.strip()), "")
     return PredicateError(
         f"Spark cannot evaluate {what}", accepted="expressions of Spark SQL over the columns of the sample", hint=line
@@ -129,7 +150,7 @@ def _flat(sample: DataFrame, measures: Sequence[_Measure], groups: Sequence[str]
     try:
         flat = sample.select(*columns)
         flat.columns  # noqa: B018 - analysed here, so that a mistake shows here
-    except AnalysisException as error:
+    except (AnalysisException, ArithmeticException) as error:
         raise _complaint("a measure or a group", error) from error
     return flat
 
@@ -183,9 +204,14 @@ def _figure(measure: _Measure, at: int, reach: float) -> Column:
 
 def quality_frame(sample: DataFrame, complete: DataFrame | None, on: str, over: str | None) -> DataFrame:
     """The lazy frame of :func:`dovetail.quality`."""
-    for name, text in (("on", on), ("over", over)):
-        if text is not None and (not isinstance(text, str) or not text.strip()):
-            raise ArgumentError(f"{name}={text!r}", accepted="an expression of Spark SQL")
+    check_frame("sample", sample)
+    if complete is not None:
+        check_frame("complete", complete)
+    check_value("on", on, sample)
+    if complete is not None:
+        check_value("on", on, complete)
+    if over is not None:
+        check_value("over", over, sample)
     if complete is None:
         _check_weights(sample)
         whole = sample.groupBy(F.expr(on).alias("v")).agg(F.sum(f"{RESERVED}.weight").alias("c"))

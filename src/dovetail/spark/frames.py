@@ -147,6 +147,12 @@ def check_inputs(inputs: Mapping[str, DataFrame], *, least: int = 2) -> dict[str
     return dict(inputs)
 
 
+def check_frame(argument: str, frame: object) -> None:
+    """Refuse what is not a DataFrame."""
+    if not isinstance(frame, DataFrame):
+        raise ArgumentError(f"{argument} is a {type(frame).__name__}", accepted="a Spark DataFrame")
+
+
 def _check_columns(alias: str, frame: DataFrame) -> None:
     seen: dict[str, str] = {}
     for field in frame.schema.fields:
@@ -200,6 +206,11 @@ def check_rest(side: Side, sql: str) -> None:
             f"{sql} is a value of type {kind.simpleString()}, not a condition",
             accepted="conjuncts that are true or false",
         )
+
+
+def conjunction(conditions: Sequence[str]) -> Column:
+    """All of some conditions; NULL as the only one has a type of its own, which a filter does not take."""
+    return F.expr(" AND ".join(f"({sql})" for sql in conditions)).cast("boolean")
 
 
 def compared_type(left: T.DataType, right: T.DataType, what: str) -> KeyType:

@@ -211,6 +211,8 @@ def metrics(frame: DataFrame, *, timeout: float = 10.0) -> dict[str, Any]:
             accepted="a batch join",
             hint="a stream reports them with its progress: query.lastProgress['observedMetrics']",
         )
+    if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= threading.TIMEOUT_MAX:
+        raise ArgumentError(f"timeout={timeout!r}", accepted="a number of seconds, 0 or more")
     found = {recorder.name: recorder.read(timeout) for recorder in handle.recorders}
     return next(iter(found.values())) if len(found) == 1 else found
 

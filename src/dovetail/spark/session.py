@@ -27,6 +27,7 @@ __all__ = ["SessionWarning", "session"]
 _APP = "dovetail"
 _MASTER = "local[*]"
 _GIB = 1 << 30
+_LOOPBACK = "127.0.0.1"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_FILE_OPTION = "-Dlog4j2.configurationFile="
 
@@ -81,7 +82,7 @@ def session(
     A new session has Arrow on, the time zone UTC, the RocksDB state store, no web page, addresses on the
     loopback interface only, and this interpreter for its workers.  ``PYSPARK_PYTHON`` and
     ``PYSPARK_DRIVER_PYTHON`` are set for this process where they are unset, since PySpark reads the former
-    from the environment alone.
+    from the environment alone; so is ``SPARK_LOCAL_IP``, the address of the web pages if you turn them on.
 
     Examples
     --------
@@ -106,6 +107,7 @@ def session(
     settings = build_conf(app, master=master, memory=memory, conf=conf)
     check_java()
     _workers_run_this_python()
+    _stay_on_this_machine(settings)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -120,6 +122,12 @@ def _workers_run_this_python() -> None:
     if sys.executable:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+
+
+def _stay_on_this_machine(settings: Mapping[str, str]) -> None:
+    """Keep what has no setting of its own off the network: Spark's web pages ask the environment where to listen."""
+    if settings["spark.driver.bindAddress"] == _LOOPBACK:
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
 
 
 def session_in_use() -> SparkSession | None:
@@ -163,7 +171,16 @@ def build_conf(
     >>> build_conf(conf={"spark.sql.shuffle.partitions": 1})["spark.sql.shuffle.partitions"]
     '1'
     """
-    if memory is not None and not re.fullmatch(r"[1-9]\d*[kmgt]b?", memory.strip().lower()):
+    for name, text in (("app", app), ("master", master)):
+        if not isinstance(text, str) or not text.strip():
+            raise ArgumentError(f"{name}={text!r}", accepted="text, such as master='local[2]'")
+    if conf is not None and not (isinstance(conf, Mapping) and all(isinstance(key, str) for key in conf)):
+        raise ArgumentError(
+            f"conf={conf!r}", accepted="a mapping from names of settings to values, {'spark.sql.ansi.enabled': True}"
+        )
+    if memory is not None and not (
+        isinstance(memory, str) and re.fullmatch(r"[1-9]\d*[kmgt]b?", memory.strip().lower())
+    ):
         raise ArgumentError(
             f"memory={memory!r} is not a size",
             accepted="a whole number and a unit, such as '512m' or '4g'",
@@ -173,8 +190,10 @@ def build_conf(
         "spark.app.name": app,
         "spark.master": master,
         "spark.driver.memory": memory.strip().lower() if memory else default_memory(),
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": _LOOPBACK,
+        "spark.driver.bindAddress": _LOOPBACK,
+        # A local Spark Connect server would otherwise listen on every address of the machine.
+        "spark.connect.grpc.binding.address": _LOOPBACK,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": _flag(sys.stderr is not None and sys.stderr.isatty()),
         "spark.sql.session.timeZone": "UTC",

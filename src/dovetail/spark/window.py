@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dovetail.errors import ArgumentError, UnsupportedTypeError, unknown_alias, unknown_column
@@ -20,7 +19,7 @@ from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.nesting import Nested
 from dovetail.placement import placed
 from dovetail.plan.window import WindowPlan
-from dovetail.spark.frames import Side, filtered_sides, identity, key_columns, payload_source
+from dovetail.spark.frames import Side, conjunction, filtered_sides, identity, key_columns, payload_source
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
 from dovetail.spark.shedding import shed_sums
@@ -49,7 +48,7 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
     join = identity(frames, plan.identity())
     rows = run_kernel(packed, kernel, recorder, fields, join, partitions=plan.partitions, shape=shape)
     if plan.rests:
-        rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in plan.rests))))
+        rows = recorder.finished(rows.filter(conjunction(plan.rests)))
     return attach(rows, handle)
 
 

@@ -14,7 +14,7 @@ from dovetail.families.theta.spec import Key
 from dovetail.families.theta.windowed import CELLS, METRICS, CellOfTime, WindowKernel, WindowSpec, WindowStep
 from dovetail.nesting import Nested
 from dovetail.plan.theta import ThetaPlan
-from dovetail.spark.frames import Side, filtered_sides, identity, key_columns, quoted
+from dovetail.spark.frames import Side, conjunction, filtered_sides, identity, key_columns, quoted
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
 from dovetail.spark.stream import PACKED, PackRows, run_kernel
@@ -36,7 +36,7 @@ def window_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan) -> DataFrame:
     rows = run_kernel(packed, kernel, recorder, fields, join, event_time=event_time, shape=shape)
     rests = [sql for step in plan.steps for sql in step.rests]
     if rests:
-        rows = recorder.finished(rows.filter(F.expr(" AND ".join(f"({sql})" for sql in rests))))
+        rows = recorder.finished(rows.filter(conjunction(rests)))
     return attach(rows, handle)
 
 

@@ -10,7 +10,7 @@ from typing import Literal
 import pyarrow as pa
 
 from dovetail.codes import Kind
-from dovetail.errors import ArgumentError, choice
+from dovetail.errors import ArgumentError, choice, is_whole
 from dovetail.families.theta.spec import Key, Step
 
 Policy = Literal["exact", "prob", "prob_hash", "arrpj", "raj", "raj_hash"]
@@ -85,7 +85,7 @@ def memory_limit(value: int | str) -> Limit:
 
 
 def _whole(name: str, value: object, accepted: str) -> None:
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+    if not is_whole(value):
         raise ArgumentError(f"{name}={value!r}", accepted=accepted)
 
 

@@ -7,7 +7,7 @@ a text that orders them.
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,7 +17,16 @@ from typing import Literal
 import pyarrow as pa
 
 from dovetail.codes import Kind
-from dovetail.errors import ArgumentError, UnsupportedTypeError, choice, listing, unknown_alias
+from dovetail.errors import (
+    FARTHEST,
+    ArgumentError,
+    UnsupportedTypeError,
+    check_partitions,
+    choice,
+    is_distance,
+    listing,
+    unknown_alias,
+)
 from dovetail.families.theta.spec import KeyType
 from dovetail.windows import duration
 
@@ -60,12 +69,7 @@ class Options:
             raise ArgumentError(f"allow_exact_matches={self.allow_exact_matches!r}", accepted="True or False")
         if self.sample is not None and not isinstance(self.sample, bool):
             raise ArgumentError(f"sample={self.sample!r}", accepted="True, False, or None to let the plan decide")
-        given = self.partitions
-        if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
-            raise ArgumentError(
-                f"partitions={given!r} is not a number of partitions",
-                accepted="a whole number of at least 1, or None for the session's spark.sql.shuffle.partitions",
-            )
+        check_partitions(self.partitions)
 
 
 @dataclass(frozen=True)
@@ -174,10 +178,10 @@ def distance(within: Within | None, kind: KeyType) -> int | float | None:
         raise UnsupportedTypeError(
             f"{given} is not a number, but the time columns are of type {kind.ddl}", accepted="a number, 0 or more"
         )
-    if not math.isfinite(within) or within < 0:
+    if not is_distance(within):
         raise ArgumentError(given, accepted="a finite number, 0 or more", hint="leave within= out for any distance")
     if kind.kind == "int":
         # The shortest text of a float is what was meant: 0.3 is three tenths, not a little less.
-        exact = Decimal(str(within)) * kind.unit
+        exact = Decimal(str(min(within, FARTHEST))) * kind.unit
         return int(exact.to_integral_value(rounding="ROUND_FLOOR"))
-    return float(within)
+    return float(min(within, sys.float_info.max))

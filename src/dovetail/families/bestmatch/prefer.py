@@ -80,7 +80,7 @@ class Judges:
                 break
             self._work.judged += 1
             verdict = judge(self._pair(i[one], j[one]), self._pair(i[other], j[other]))
-            if verdict not in _BITS:
+            if not isinstance(verdict, str | None) or verdict not in _BITS:
                 raise ArgumentError(
                     f"prefer({getattr(judge, '__name__', judge)}) answered {verdict!r}",
                     accepted=", ".join(repr(word) for word in VERDICTS),

@@ -16,7 +16,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from dovetail.codes import HIGHEST, LOWEST, Kind
-from dovetail.errors import ArgumentError, choice
+from dovetail.errors import ArgumentError, check_partitions, choice, is_whole
 
 How = Literal["inner", "left", "right", "full"]
 Unmatched = Literal["drop", "keep"]
@@ -101,9 +101,9 @@ class Options:
             raise ArgumentError(
                 "unmatched='keep' with how='inner'", accepted="unmatched='keep' with how='left', 'right' or 'full'"
             )
-        for name, value in (("partitions", self.partitions), ("memory", self.memory)):
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                raise ArgumentError(f"{name}={value!r}", accepted="a whole number of at least 1, or None")
+        check_partitions(self.partitions)
+        if self.memory is not None and not is_whole(self.memory):
+            raise ArgumentError(f"memory={self.memory!r}", accepted="a whole number of rows of at least 1, or None")
 
 
 @dataclass(frozen=True)

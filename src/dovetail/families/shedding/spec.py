@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
-from dovetail.errors import ArgumentError, choice
+from dovetail.errors import LARGEST, ArgumentError, choice, is_whole
 from dovetail.families.shedding.settings import METHODS, METRICS, Method, Metric
 from dovetail.families.window.graph import Length
 
@@ -25,14 +26,14 @@ def _fraction(name: str, value: object, *, none: bool = False) -> None:
 
 def _pace(target: object, throttle: object, boost: object, seed: object) -> None:
     number = isinstance(target, int | float) and not isinstance(target, bool)
-    if target != KEEP_UP and not (number and float(target) > 0):  # type: ignore[arg-type]
+    if target != KEEP_UP and not (number and 0 < target < math.inf):  # type: ignore[operator]
         hint = "write a length as a number of seconds" if isinstance(target, str) else None
         raise ArgumentError(f"target={target!r}", accepted=f"{KEEP_UP!r}, or seconds above 0", hint=hint)
     _fraction("throttle", throttle, none=True)
-    if not isinstance(boost, int | float) or isinstance(boost, bool) or boost <= 1:
-        raise ArgumentError(f"boost={boost!r}", accepted="a number above 1")
-    if not isinstance(seed, int) or isinstance(seed, bool) or seed < 0:
-        raise ArgumentError(f"seed={seed!r}", accepted="a whole number of at least 0")
+    if not isinstance(boost, int | float) or isinstance(boost, bool) or not 1 < boost < math.inf:
+        raise ArgumentError(f"boost={boost!r}", accepted="a finite number above 1")
+    if not is_whole(seed, least=0):
+        raise ArgumentError(f"seed={seed!r}", accepted=f"a whole number from 0 to {LARGEST}")
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,7 @@ class Harvest:
             raise choice("metric", self.metric, METRICS)
         if self.histograms not in HISTOGRAMS:
             raise choice("histograms", self.histograms, HISTOGRAMS)
-        limit = isinstance(self.memory, int) and not isinstance(self.memory, bool) and self.memory > 0
-        if self.memory is not None and self.memory != "selected" and not limit:
+        if self.memory is not None and self.memory != "selected" and not is_whole(self.memory):
             raise ArgumentError(
                 f"memory={self.memory!r}", accepted="None, 'selected', or a number of bytes above 0",
                 hint="such as memory=512 << 20 for 512 MiB",

@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Literal
 
 from dovetail.codes import Kind
-from dovetail.errors import ArgumentError, choice
+from dovetail.errors import ArgumentError, check_partitions, choice
 from dovetail.predicates import Band, Bound, Equality, Inequality, Term
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -96,13 +96,7 @@ class Options:
             raise choice("how", self.how, HOWS)
         if self.algorithm not in ALGORITHMS:
             raise choice("algorithm", self.algorithm, ALGORITHMS)
-        if self.partitions is not None and (
-            not isinstance(self.partitions, int) or isinstance(self.partitions, bool) or self.partitions < 1
-        ):
-            raise ArgumentError(
-                f"partitions={self.partitions!r} is not a number of partitions",
-                accepted="a whole number of at least 1, or None for the session's spark.sql.shuffle.partitions",
-            )
+        check_partitions(self.partitions)
         for name, value in (("prefilter", self.prefilter), ("amalgamate", self.amalgamate)):
             if value not in (True, False):
                 raise ArgumentError(f"{name}={value!r}", accepted="True or False")

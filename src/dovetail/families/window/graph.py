@@ -23,8 +23,8 @@ from dovetail.windows import duration
 Length: TypeAlias = str | timedelta | int
 Bounds = dict[tuple[int, int], tuple[int, int]]
 
-_FAR = 1 << 61
-"""No window reaches further: sums of two still fit in 64 bits."""
+FAR = 1 << 60
+"""No window reaches further, 36,000 years in microseconds: the sums along a path of four still fit in 64 bits."""
 
 _ACCEPTED = (
     "a length such as '5 seconds'; a mapping such as {('A', 'B'): '5 seconds', ('B', 'C'): dt.after('10 seconds')}; "
@@ -60,6 +60,8 @@ def after(length: Length) -> After:
     >>> {("A", "B"): after("5 seconds")}
     {('A', 'B'): After(length='5 seconds')}
     """
+    if isinstance(length, bool) or not isinstance(length, str | timedelta | int):
+        raise ArgumentError(f"after({length!r}) is not a window", accepted="a length such as after('5 seconds')")
     return After(length)
 
 
@@ -181,7 +183,7 @@ def _pair_bounds(given: Mapping[tuple[str, str], Window], aliases: Sequence[str]
         i, j = (aliases.index(alias) for alias in pair)
         if i > j:
             i, j, low, high = j, i, -high, -low
-        before = bounds.get((i, j), (-_FAR, _FAR))
+        before = bounds.get((i, j), (-FAR, FAR))
         # A pair that is named in both orders has to satisfy both.
         bounds[i, j] = (max(low, before[0]), min(high, before[1]))
     return bounds
@@ -214,17 +216,23 @@ def _length(value: object, numeric: bool, argument: str) -> int:
                 f"{argument}={value!r}, and the time columns hold whole numbers", accepted="a whole number",
                 hint="a length such as '5 seconds' needs time columns of type timestamp",
             )  # fmt: skip
-        return max(-_FAR, min(_FAR, value))
+        return _checked(value, f"{argument}={value!r}")
     if isinstance(value, timedelta):
-        return max(-_FAR, min(_FAR, value // timedelta(microseconds=1)))
+        return _checked(value // timedelta(microseconds=1), f"{argument}={value!r}")
     if isinstance(value, str):
         if _ZERO.fullmatch(value):
             return 0
         text = value.strip()
         size = duration(text[1:] if text.startswith("-") else text, argument=argument)
-        return max(-_FAR, min(_FAR, -size if text.startswith("-") else size))
+        return _checked(-size if text.startswith("-") else size, f"{argument}={value!r}")
     hint = f"say the unit: {argument}='{value} seconds'" if isinstance(value, int | float) else None
     raise ArgumentError(f"{argument}={value!r} is not a window", accepted=_ACCEPTED, hint=hint)
+
+
+def _checked(length: int, given: str) -> int:
+    if abs(length) > FAR:
+        raise ArgumentError(f"{given} is longer than a window can be", accepted=f"at most {FAR} units or microseconds")
+    return length
 
 
 def _check_connected(bounds: Bounds, aliases: Sequence[str]) -> None:
@@ -246,7 +254,7 @@ def _check_connected(bounds: Bounds, aliases: Sequence[str]) -> None:
 def _closed(bounds: Bounds, aliases: Sequence[str]) -> tuple[tuple[tuple[int, int], ...], ...]:
     """All pairs' bounds by shortest paths (Floyd and Warshall), in whole numbers of any size."""
     size = len(aliases)
-    most = [[0 if i == j else 2 * _FAR for j in range(size)] for i in range(size)]
+    most = [[0 if i == j else size * FAR for j in range(size)] for i in range(size)]
     for (i, j), (low, high) in bounds.items():
         most[i][j], most[j][i] = min(most[i][j], high), min(most[j][i], -low)
     for via in range(size):
@@ -259,4 +267,8 @@ def _closed(bounds: Bounds, aliases: Sequence[str]) -> tuple[tuple[tuple[int, in
                 f"no rows can satisfy all windows: those around {aliases[i]!r} contradict each other",
                 accepted="windows that leave some order of times possible",
             )
-    return tuple(tuple((max(-_FAR, -most[j][i]), min(_FAR, most[i][j])) for j in range(size)) for i in range(size))
+    if max(max(row) for row in most) > 4 * FAR:
+        raise ArgumentError(
+            "the windows along a path add up to more than a window can be", accepted=f"at most {4 * FAR} in all"
+        )
+    return tuple(tuple((-most[j][i], most[i][j]) for j in range(size)) for i in range(size))

@@ -36,7 +36,7 @@ from dovetail.segments import concat
 TOP = b"top"
 """Metadata of a segment without rows: the largest time of an input that a packing task has seen."""
 
-NEVER = np.iinfo(np.int64).max
+NEVER = 1 << 63  # one more than the last time that there is
 
 
 def metric_names(aliases: Sequence[str]) -> tuple[str, ...]:

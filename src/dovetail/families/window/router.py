@@ -32,6 +32,7 @@ from dovetail.families.window.spec import Conditions, Grid, How, PairComparison,
 
 COARSE = 64
 """Slices of time are so many windows long: one row in 64 or so is copied."""
+_LONGEST = 1 << 62
 WIDE = 16
 """Slices of value are so many bands wide."""
 
@@ -136,9 +137,10 @@ def choose_grid(conditions: Conditions, graph: Graph, how: How, *, streaming: bo
     if not streaming:
         hull = graph.hull
         span = int(max(abs(int(hull.min())), int(hull.max())))
-        length = max(COARSE * span, COARSE if numeric else 1_000_000)
-        reach = [(float(hull[side, pivot, 0]), float(hull[side, pivot, 1])) for side in range(len(graph.aliases))]
-        return Grid(pivot, float(length), tuple(reach))
+        length = min(max(COARSE * span, COARSE if numeric else 1_000_000), _LONGEST)
+        # Whole numbers: as a float, a long window could lose its last unit.
+        reach = [(int(hull[side, pivot, 0]), int(hull[side, pivot, 1])) for side in range(len(graph.aliases))]
+        return Grid(pivot, length, tuple(reach))
     if conditions.classes:
         return None
     return _value_grid(conditions.comparisons, len(graph.aliases), pivot)

@@ -78,7 +78,7 @@ class Search:
             if side in chosen:
                 continue
             rank, way, via = self._best_way(side, chosen)
-            within = min(float(hull[other, side, 1] - hull[other, side, 0]) for other in chosen)
+            within = min(float(hull[other, side, 1]) - float(hull[other, side, 0]) for other in chosen)
             pile = self.piles[side]
             span = max(1.0, float(pile.times.max()) - float(pile.times.min())) if pile.size else 1.0
             options.append((rank, pile.size * min(1.0, within / span), side, way, via))

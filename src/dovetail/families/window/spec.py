@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.codes import Kind
-from dovetail.errors import ArgumentError, choice
+from dovetail.errors import ArgumentError, check_partitions, choice
 from dovetail.families.theta.spec import Axis, Comparison, Edge, Key, KeyType, build_step
 from dovetail.families.window.graph import Graph
 from dovetail.families.window.rows import Windows
@@ -51,13 +51,7 @@ class Options:
                 "approach='path' with algorithm='merge'",
                 accepted="approach='global' or 'local' with the merge join, or algorithm='nested' or 'hash'",
             )
-        if self.partitions is not None and (
-            not isinstance(self.partitions, int) or isinstance(self.partitions, bool) or self.partitions < 1
-        ):
-            raise ArgumentError(
-                f"partitions={self.partitions!r} is not a number of partitions",
-                accepted="a whole number of at least 1, or None for the session's spark.sql.shuffle.partitions",
-            )
+        check_partitions(self.partitions)
 
 
 @dataclass(frozen=True)
