@@ -73,7 +73,7 @@ def test_the_tests_named_in_guarantees_exist():
     assert not missing
     for table in re.split(r"\n(?=## )", text)[1:]:
         rows = [line for line in table.splitlines() if line.startswith("|")][2:]
-        assert all("::" in row or "there are none" in row for row in rows), table.splitlines()[0]
+        assert all("`tests/" in row or "there are none" in row for row in rows), table.splitlines()[0]
 
 
 @pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=lambda page: page.name)

@@ -173,10 +173,11 @@ def _with_source(function: Callable[..., Any], folder: Path) -> Callable[..., An
     """A function of an archive that says it comes from a file, beside which Numba keeps what it compiles."""
     spec = sys.modules[function.__module__].__spec__
     source = getattr(spec.loader, "get_source", None) if spec is not None else None
-    file = folder / f"{function.__module__}.py"
+    file = folder.joinpath(*function.__module__.split(".")).with_suffix(".py")
     if source is not None and not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
         # Other workers may be at it, too: each writes a file of its own, and the last one to rename it wins.
-        handle, written = tempfile.mkstemp(dir=folder)
+        handle, written = tempfile.mkstemp(dir=file.parent)
         with open(handle, "w", encoding="utf-8") as copy:  # noqa: PTH123 - a descriptor, not a path
             copy.write(source(function.__module__) or "")
         Path(written).replace(file)

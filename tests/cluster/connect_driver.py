@@ -60,6 +60,7 @@ def main() -> None:
         except Exception as error:  # one that fails is told beside the others, not instead of them
             report["found"][name] = [f"{type(error).__name__}: {error}"]
         report["seconds"][name] = round(time.perf_counter() - began, 1)
+        print(name, report["seconds"][name], flush=True)
     rows = spark.range(0, 4, 1, 4).mapInArrow(imported, "file string").collect()
     report["workers"] = sorted({row.file for row in rows})
     report["job"] = run_job()

@@ -40,6 +40,7 @@ def main(folder: Path, out: Path, names: list[str]) -> None:
         began = time.perf_counter()
         found[name] = CASES[name](spark, folder)
         seconds[name] = round(time.perf_counter() - began, 1)
+        print(name, seconds[name], flush=True)
     rows = spark.range(0, 8, 1, 8).mapInArrow(where(), "file string, executor string").collect()
     report = {
         "found": found,

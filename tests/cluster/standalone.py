@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,8 +14,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from unittest.mock import patch
 
 import pyspark
+
+from dovetail import compiling
+from dovetail.compiling import unpacked_folder
 
 SPARK = Path(pyspark.__file__).parent
 ROOT = Path(__file__).resolve().parents[2]
@@ -29,14 +34,18 @@ class Cluster:
     python: Path
     """An interpreter that has the libraries and not Dovetail."""
 
+    @property
+    def home(self) -> Path:
+        """A home without caches, settings or packages of ours."""
+        (self.place / "home").mkdir(exist_ok=True)
+        return self.place / "home"
+
     def environment(self) -> dict[str, str]:
         """Nothing of this process but what Java needs: no PYTHONPATH, no home with caches, no Spark settings."""
         kept = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "LANG") if name in os.environ}
-        home = self.place / "home"
-        home.mkdir(exist_ok=True)
         return {
             **kept,
-            "HOME": str(home),
+            "HOME": str(self.home),
             "TMPDIR": str(self.place),
             "PYSPARK_PYTHON": str(self.python),
             "PYSPARK_DRIVER_PYTHON": str(self.python),
@@ -69,6 +78,22 @@ def build_wheel(into: Path) -> Path:
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(into)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
     return next(into.glob("dovetail-*.whl"))
+
+
+def warm(shipped: Path, home: Path) -> None:
+    """Put the kernels that this checkout has compiled where workers with that home look for those of the package.
+
+    They would find none there and compile them all, which takes minutes.
+    """
+    with patch.dict(os.environ, {"HOME": str(home)}):
+        os.environ.pop("XDG_CACHE_HOME", None)
+        folder = unpacked_folder(shipped / "dovetail" / "compiling.py")
+    assert folder is not None
+    here = Path(compiling.__file__).parents[1]
+    for kept in here.glob("dovetail/**/__pycache__/*.nb*"):
+        copy = folder / kept.relative_to(here)
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(kept, copy)
 
 
 def bare_python(place: Path) -> Path:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.families import CASES
-from tests.cluster.standalone import Cluster, standalone
+from tests.cluster.standalone import Cluster, standalone, warm
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark]
 
@@ -40,8 +40,11 @@ def submitted(
 
 
 @pytest.fixture(scope="module")
-def report(cluster, data, shipped) -> dict:
+def report(cluster, data, shipped, locally) -> dict:
     """Every case, the package with `--py-files`."""
+    for case in CASES.values():
+        locally(case)
+    warm(shipped, cluster.home)
     return submitted(cluster, data, "every.json", "--py-files", str(shipped))
 
 
@@ -72,10 +75,12 @@ def test_the_package_came_with_the_program(report, shipped):
 
 
 @pytest.mark.usefixtures("report")
-def test_kernels_are_compiled_once_for_all_workers(cluster):
-    [kept] = (cluster.place / "home" / ".cache" / "numba").iterdir()
+def test_kernels_are_kept_by_the_content_of_the_package(cluster):
+    [kept] = (cluster.home / ".cache" / "numba").iterdir()
     assert kept.name.startswith("dovetail-")
-    assert list((kept / "__pycache__").glob("*.nbc"))
+    # Beside each compiled kernel lies the source that the archive had.
+    assert (kept / "dovetail" / "families" / "theta" / "compiled.py").is_file()
+    assert list((kept / "dovetail" / "families" / "theta" / "__pycache__").glob("*.nbc"))
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from tests.cluster.public import PUBLIC, job_answer
-from tests.cluster.standalone import Cluster, bare_python
+from tests.cluster.standalone import Cluster, bare_python, warm
 
 import dovetail
 
@@ -83,9 +83,12 @@ def test_every_public_name_has_a_case():
 
 
 @pytest.fixture
-def report(tmp_path, data, shipped, connect_port) -> dict:
+def report(tmp_path, data, shipped, locally, connect_port) -> dict:
     """What a client of Spark Connect found whose server and workers have no package but the one that it sent."""
+    for case in (*PUBLIC.values(), job_answer):
+        locally(case)
     client = Cluster("", tmp_path, bare_python(tmp_path / "python"))
+    warm(shipped, client.home)
     command = [Path(__file__).with_name("connect_driver.py"), shipped, data, tmp_path]
     with (tmp_path / "log").open("w") as log:
         done = subprocess.run(
