@@ -7,13 +7,14 @@ import shutil
 import stat
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dovetail import compiling
-from dovetail.compiling import cache_folder, njit
+from dovetail.compiling import cache_folder, njit, unpacked_folder
 
 
 @njit
@@ -180,3 +181,48 @@ assert numba.config.CACHE_DIR == {str(chosen)!r}
         assert (run.returncode, run.stderr) == (0, "")
         assert chosen.exists()
         assert not shared.exists()
+
+
+class TestArchive:
+    """A package that came as one file, which lies in another place every time."""
+
+    @staticmethod
+    def archive(place: Path, name: str, **more: str) -> Path:
+        place.mkdir(parents=True, exist_ok=True)
+        here = Path(compiling.__file__).parent
+        with zipfile.ZipFile(place / name, "w") as made:
+            for file in ("compiling.py", "codes.py"):
+                made.write(here / file, f"dovetail/{file}")
+            made.writestr("dovetail/__init__.py", more.get("init", ""))
+        return place / name
+
+    @staticmethod
+    def cached(archive: Path, home: Path, temporary: Path) -> tuple[int, int]:
+        """How often the kernel was compiled and how often it was found, in a process of its own."""
+        script = (
+            "import numpy; from dovetail import codes; codes.float_codes(numpy.zeros(1)); "
+            "assert '.zip' in codes.__file__ or '.whl' in codes.__file__; "
+            "stats = codes._float64_codes.stats; "
+            "print(sum(stats.cache_misses.values()), sum(stats.cache_hits.values()))"
+        )
+        env = {**os.environ, "HOME": str(home), "TMPDIR": str(temporary), "PYTHONPATH": str(archive)}
+        run = subprocess.run(
+            [sys.executable, "-c", script], env=env, cwd=temporary, capture_output=True, text=True, check=False
+        )
+        assert (run.returncode, run.stderr) == (0, "")
+        misses, hits = map(int, run.stdout.split())
+        return misses, hits
+
+    @pytest.mark.parametrize("home", ["home", "another"])
+    def test_programs_share_what_one_of_them_compiled(self, nowhere, tmp_path, home):
+        (tmp_path / "another").mkdir()
+        place = tmp_path / home, tmp_path / "tmp"
+        assert self.cached(self.archive(tmp_path / "one", "dovetail.zip"), *place) == (1, 0)
+        assert self.cached(self.archive(tmp_path / "two", "dovetail-1.whl"), *place) == (0, 1)
+        # A module that a kernel calls may have changed with the package.
+        assert self.cached(self.archive(tmp_path / "three", "dovetail.zip", init="x = 1"), *place) == (1, 0)
+
+    def test_a_package_in_a_folder_is_left_alone(self, nowhere):
+        assert unpacked_folder(nowhere / "codes.py") is None
+        (nowhere / "no.zip").write_text("no archive")
+        assert unpacked_folder(nowhere / "no.zip" / "dovetail" / "codes.py") is None

@@ -73,6 +73,19 @@ def test_the_messages_in_troubleshooting_exist():
             assert part.strip() in source, message
 
 
+def test_the_tests_named_in_guarantees_exist():
+    """A guarantee without the test that shows it is a wish."""
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    assert len(named) > 40
+    sources = {file: (ROOT / file).read_text(encoding="utf-8") for file, _ in named if (ROOT / file).is_file()}
+    missing = [f"{file}::{test}" for file, test in named if f"\ndef {test}(" not in sources.get(file, "")]
+    assert not missing
+    for table in re.split(r"\n(?=## )", text)[1:]:
+        rows = [line for line in table.splitlines() if line.startswith("|")][2:]
+        assert all("`tests/" in row or "there are none" in row for row in rows), table.splitlines()[0]
+
+
 @pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=lambda page: page.name)
 def test_links_lead_somewhere(page):
     missing = [

@@ -4,14 +4,20 @@ Numba keeps compiled code in ``__pycache__`` beside the source, else in the user
 write to neither, as with a package that root installed and a service account without a home, it raises "no
 locator available" at the definition of the first kernel.  This module gives it a third place.  Every kernel
 module takes `njit` from here, so the driver and the workers settle the matter each for themselves.
+
+A package that travels to the workers as one file has no folder at all, and lies in another place in every program.
+Numba would compile anew each time, or refuse.  Kernels of an archive get a source file in the user's cache folder
+instead, under a name that follows from what is in the archive: all programs and workers with the same package share it.
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 import sys
 import tempfile
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
@@ -34,9 +40,38 @@ def cache_folder(package: Path) -> Path | None:
         return None  # Windows has a folder for every user's temporary files, and Numba uses it
     if _usable(package / "__pycache__") or _usable(_user_cache()):
         return None
-    shared = Path(tempfile.gettempdir()) / f"dovetail-numba-{os.getuid()}"
-    if _private(shared) and _usable(shared):
-        return shared
+    return _temporary()
+
+
+def unpacked_folder(module: Path) -> Path | None:
+    """A folder for the kernels of a package that was imported from an archive; None where it has a folder of its own.
+
+    Parameters
+    ----------
+    module
+        Where a module of the package says that it is: below the archive, where it was imported from one.
+    """
+    archive = next((parent for parent in module.parents if parent.is_file()), None)
+    if archive is None or not zipfile.is_zipfile(archive):
+        return None
+    below = f"{module.parent.relative_to(archive).as_posix()}/"
+    digest = hashlib.sha256()
+    with zipfile.ZipFile(archive) as opened:
+        for entry in sorted(opened.infolist(), key=lambda one: one.filename):
+            if entry.filename.startswith(below):
+                digest.update(f"{entry.filename} {entry.CRC}\n".encode())
+    root = _user_cache() if _usable(_user_cache()) else _temporary()
+    folder = root / f"dovetail-{digest.hexdigest()[:20]}"
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _temporary() -> Path:
+    """A folder of temporary files that is this user's alone, the same in every process where that is possible."""
+    if sys.platform != "win32":
+        shared = Path(tempfile.gettempdir()) / f"dovetail-numba-{os.getuid()}"
+        if _private(shared) and _usable(shared):
+            return shared
     return Path(tempfile.mkdtemp(prefix="dovetail-numba-"))
 
 
@@ -91,7 +126,9 @@ def _settle() -> None:
         loaded.config.CACHE_DIR = str(folder)
 
 
-_settle()
+_unpacked = unpacked_folder(Path(__file__))
+if _unpacked is None:
+    _settle()
 
 import numba  # noqa: E402 - it reads its settings when it is imported
 
@@ -122,4 +159,27 @@ def njit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     [0, 0]
     """
     compiled = numba.njit(cache=True, **options)
-    return compiled if function is None else compiled(function)
+    if _unpacked is None:
+        return compiled if function is None else compiled(function)
+    folder = _unpacked
+
+    def at_home(function: Callable[..., Any]) -> Any:
+        return compiled(_with_source(function, folder))
+
+    return at_home if function is None else at_home(function)
+
+
+def _with_source(function: Callable[..., Any], folder: Path) -> Callable[..., Any]:
+    """A function of an archive that says it comes from a file, beside which Numba keeps what it compiles."""
+    spec = sys.modules[function.__module__].__spec__
+    source = getattr(spec.loader, "get_source", None) if spec is not None else None
+    file = folder.joinpath(*function.__module__.split(".")).with_suffix(".py")
+    if source is not None and not file.exists():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # Other workers may be at it, too: each writes a file of its own, and the last one to rename it wins.
+        handle, written = tempfile.mkstemp(dir=file.parent)
+        with open(handle, "w", encoding="utf-8") as copy:  # noqa: PTH123 - a descriptor, not a path
+            copy.write(source(function.__module__) or "")
+        Path(written).replace(file)
+    function.__code__ = function.__code__.replace(co_filename=str(file))
+    return function

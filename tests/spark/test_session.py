@@ -51,6 +51,14 @@ class TestConf:
             "y",
         )
 
+    @pytest.mark.parametrize("master", ["spark://far:7077", "yarn", "k8s://https://far"])
+    def test_a_cluster_can_reach_the_driver_and_needs_no_package_for_its_daemon(self, master):
+        alone = build_conf().keys() - build_conf(master=master).keys()
+        assert alone == {
+            "spark.driver.host", "spark.driver.bindAddress", "spark.python.daemon.module", "spark.shuffle.compress"
+        }  # fmt: skip
+        assert build_conf(master=master)["spark.master"] == master
+
     @pytest.mark.parametrize("memory", ["4", "g", "4 g", "0g", "-1g", "1.5g", "lots", ""])
     def test_memory_that_is_no_size(self, memory):
         with pytest.raises(ArgumentError, match="is not a size"):

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.stateful_processor import TimerValues
@@ -27,7 +30,7 @@ from dovetail.families.theta.windowed import METRICS
 from dovetail.family import Changes
 from dovetail.reference import at_most, both, less
 from dovetail.segments import pack, unpack
-from dovetail.spark.stream import Cell, Stored
+from dovetail.spark.stream import Cell, Stored, sealed
 
 from . import streams
 from .streams import ids, run, written
@@ -422,3 +425,39 @@ def test_a_cell_is_called_once_at_a_watermark_and_keeps_its_state(wake, timer):
     assert unpack(out[0].segment).to_pydict() == {"watermark": [7_000]}
     assert set(handle.map.held) == {"1/0/1", "format"}
     assert list(cell.handleExpiredTimer((0,), TimerValues(-1, 7), None)) == []
+
+
+def test_the_driver_opens_a_processor_without_the_package(tmp_path):
+    """Spark does so in a process that nothing was shipped to."""
+    (tmp_path / "processor").write_bytes(cloudpickle.dumps(sealed(Cell(OneWindow, ("rows",), MARK))))
+    script = """
+import sys
+from pathlib import Path
+sys.modules["dovetail"] = None
+from pyspark import cloudpickle
+
+class Handle:
+    asked = []
+    def getMapState(self, *arguments):
+        self.asked.append(arguments)
+
+processor = cloudpickle.loads(Path("processor").read_bytes())
+processor.init(Handle())
+processor.close()
+print(Handle.asked)
+"""
+    run = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.strip() == "[('segments', 'name string', 'segment binary')]"
+
+
+def test_a_sealed_cell_is_the_cell():
+    handle = FakeHandle({})
+    cell = cloudpickle.loads(cloudpickle.dumps(sealed(Cell(lambda: OneWindow(7), ("rows",), MARK))))
+    cell.init(handle)
+    packed = pack(pa.RecordBatch.from_pydict({"x": [1, 2, 3]})).to_pybytes()
+    rows = iter([Row(cell=0, side=0, place=0, segment=packed)])
+    assert [row.m for row in cell.handleInputRows((0,), rows, TimerValues(-1, 0))] == [None, [3]]
+    assert list(cell.handleExpiredTimer((0,), TimerValues(-1, 7), None)) == []
+    cell.close()
+    assert set(handle.map.held) == {"0/0/0", "format"}

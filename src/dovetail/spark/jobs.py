@@ -46,6 +46,8 @@ class Built:
         self.joined = join_frames(job.join, frames)
         with _pointing(job.join.node, "select"):
             self.frame = self.joined.selectExpr(*job.join.select) if job.join.select else self.joined
+            # Spark Connect looks at nothing before it is asked.
+            self.frame.schema  # noqa: B018
 
     def plan(self) -> str:
         """What the join will do, in words."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -27,6 +28,8 @@ from dovetail.spark.ledger import Ledger, Stage, tapped
 from dovetail.spark.routing import arrow_function, cell_function
 
 _HANDLE = "_dovetail"
+_INCOMING = ("rows", "rows_left", "rows_right")
+"""Counters of rows that reached a cell, in the families whose cells do not count for their tasks."""
 _numbers = itertools.count(1)
 
 
@@ -106,6 +109,9 @@ class Recorder:
         cells = [row for ledger in self.ledgers for row in ledger.cells()]
         cells += [row for one in seen for row in one.get("cells", [])]
         raw = {name: _total(name, [row[at] for row in cells]) for at, name in enumerate(self.names)}
+        incoming = [at for at, name in enumerate(self.names) if name in _INCOMING]
+        if incoming:
+            raw["largest"] = max((sum(row[at] for at in incoming) for row in cells), default=0)
         if self.results is not None:
             raw["results"] = _get(self.results, timeout)["results"]
         return _derived(raw, self.tasks)
@@ -193,7 +199,8 @@ def metrics(frame: DataFrame, *, timeout: float = 10.0) -> dict[str, Any]:
     ``kernel_ms``
         time in kernels, all tasks together;
     ``balance_in``, ``balance_out``
-        the largest load of a task over the average load, for rows in and pairs out; 1 is perfect.
+        the largest load of a task over the average load, for rows in and pairs out; 1 is perfect.  Joins other than
+        theta joins tell ``balance_in`` of their largest cell: how many times the even share of a task it has.
 
     Examples
     --------
@@ -218,9 +225,22 @@ def metrics(frame: DataFrame, *, timeout: float = 10.0) -> dict[str, Any]:
 
 
 def _get(observation: Observation, timeout: float) -> dict[str, Any]:
-    """The result of an observation.  Its own accessor waits for ever where no action has run."""
+    """The result of an observation.
+
+    Where no action has run, its own accessor waits for ever, and on Spark Connect it gives nothing at once.
+    """
     box: list[dict[str, Any]] = []
-    waiter = threading.Thread(target=lambda: box.append(observation.get), daemon=True)
+    deadline = time.monotonic() + timeout
+
+    def wait() -> None:
+        found = observation.get
+        while not found and time.monotonic() < deadline:
+            time.sleep(0.02)
+            found = observation.get
+        if found:
+            box.append(found)
+
+    waiter = threading.Thread(target=wait, daemon=True)
     waiter.start()
     waiter.join(timeout)
     if not box:
@@ -236,6 +256,9 @@ def _derived(raw: dict[str, Any], tasks: int) -> dict[str, Any]:
     """Raw counters with what a person asks for: milliseconds and balance."""
     counts = dict(raw)
     counts["kernel_ms"] = counts.pop("kernel_us") / 1000
+    if "largest" in counts:
+        rows = sum(counts.get(name, 0) for name in _INCOMING)
+        counts["balance_in"] = counts.pop("largest") * tasks / rows if rows else 1.0
     if "task_rows" not in counts:
         return counts
     counts["tasks"] = tasks

@@ -30,6 +30,10 @@ _GIB = 1 << 30
 _LOOPBACK = "127.0.0.1"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _LOG_FILE_OPTION = "-Dlog4j2.configurationFile="
+_ONE_MACHINE = (
+    "spark.driver.host", "spark.driver.bindAddress", "spark.python.daemon.module", "spark.shuffle.compress"
+)  # fmt: skip
+"""Settings that suit a session whose workers are all here."""
 
 
 class SessionWarning(UserWarning):
@@ -214,6 +218,9 @@ def build_conf(
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
     }
+    if not master.strip().startswith("local"):
+        # Others have to reach the driver, and their workers may have the package from the program alone.
+        settings = {name: value for name, value in settings.items() if name not in _ONE_MACHINE}
     python = os.environ.get("PYSPARK_PYTHON", sys.executable)
     if python:
         settings["spark.pyspark.python"] = python

@@ -46,9 +46,12 @@ def run_text(session: SparkSession, text: str, frames: Mapping[str, DataFrame], 
     """The lazy frame of a text with marks; Spark's complaints point into the user's `statement`."""
     used: dict[str, Any] = {name: frames[name] for name in marked(text)}
     try:
-        return session.sql(formatted(text), None, **used)
+        frame = session.sql(formatted(text), None, **used)
+        # Spark Connect looks at nothing before it is asked.
+        frame.schema  # noqa: B018
     except AnalysisException as error:
         raise _complaint(error, statement) from error
+    return frame
 
 
 def _complaint(error: PySparkException, statement: str) -> StatementError:

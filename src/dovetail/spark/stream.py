@@ -115,9 +115,7 @@ class Cell(StatefulProcessor):
     """
 
     def __init__(self, make: Callable[[], StreamKernel], metrics: tuple[str, ...], mark: Mark) -> None:
-        # Spark opens a processor on the driver too, to hear of its state, and then drops it.  Sealed, the kernel and
-        # the compiler behind it are loaded where rows arrive and nowhere else.
-        self._sealed: bytes = cloudpickle.dumps(make)  # type: ignore[no-untyped-call]
+        self._make = make
         self._metrics = metrics
         self._mark = mark
 
@@ -145,7 +143,7 @@ class Cell(StatefulProcessor):
         settle("Cell")
 
     def _run(self, segments: list[tuple[int, pa.RecordBatch]], timer_values: Any) -> Iterator[Row]:
-        kernel: StreamKernel = cloudpickle.loads(self._sealed)()
+        kernel = self._make()
         watermark = timer_values.getCurrentWatermarkInMs() if timer_values is not None else -1
         stored = Stored(self._segments, self._mark)
         kernel.restore(stored, watermark * 1000 if watermark is not None and watermark > 0 else None)
@@ -170,6 +168,42 @@ class Cell(StatefulProcessor):
             # Timers are in milliseconds and fire once the watermark reaches them.  The watermark begins at 0, which
             # says nothing, so a timer before 1970 would fire at once, to no avail, and be gone.
             self._handle.registerTimer(max(1, -(-wake // 1000)))
+
+
+def sealed(cell: Cell) -> StatefulProcessor:
+    """A processor that opens `cell` where rows arrive.
+
+    Spark opens a processor on the driver too, to hear of its state, in a Python process that knows nothing of packages
+    shipped with ``--py-files`` or ``addArtifacts``.  A class defined within a function travels by value, so this one
+    needs none; and the kernel and the compiler behind it are loaded by workers alone.
+    """
+
+    class Sealed(StatefulProcessor):
+        def __init__(self, content: bytes) -> None:
+            self._content = content
+
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self._handle = handle
+            handle.getMapState("segments", "name string", "segment binary")
+            self._cell: Any = None
+
+        def _opened(self) -> Any:
+            if self._cell is None:
+                self._cell = cloudpickle.loads(self._content)
+                self._cell.init(self._handle)
+            return self._cell
+
+        def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802
+            yield from self._opened().handleInputRows(key, rows, timerValues)
+
+        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802
+            yield from self._opened().handleExpiredTimer(key, timerValues, expiredTimerInfo)
+
+        def close(self) -> None:
+            if self._cell is not None:
+                self._cell.close()
+
+    return Sealed(cloudpickle.dumps(cell))  # type: ignore[no-untyped-call]
 
 
 class Stored(Mapping[str, pa.RecordBatch]):
@@ -278,7 +312,7 @@ def run_kernel(
         whole = _whole_cells(make, recorder.names, types, schema.names)
         return recorder.run(together, whole, schema, by="cell", shape=shape)
     _check_store(together)
-    cell, mode = Cell(make, recorder.names, Mark.of(join)), "EventTime" if event_time else "None"
+    cell, mode = sealed(Cell(make, recorder.names, Mark.of(join))), "EventTime" if event_time else "None"
     found = recorder.counted(together.groupBy("cell").transformWithState(cell, RESULT, "append", mode))
     leaving = list(fields) if shape is None else nested_fields(fields, shape)
     return found.mapInArrow(arrow_function(UnpackRows(types, shape)), T.StructType(leaving))

@@ -38,7 +38,9 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
     packed = [_packed(sides[alias], router(spec, at), streaming=streaming) for at, alias in enumerate(plan.inputs)]
     handle = Handle(plan)
     names, sums, kernel = _running(plan, spec)
-    recorder = Recorder(f"dovetail({','.join(plan.inputs)})", 1, streaming=streaming, names=names, sums=sums)
+    recorder = Recorder(
+        f"dovetail({','.join(plan.inputs)})", plan.partitions, streaming=streaming, names=names, sums=sums
+    )
     handle.recorders.append(recorder)
     fields = _fields(sides, spec)
     outer = len(fields) > sum(spec.payload[side] for side in spec.emitted)

@@ -39,6 +39,9 @@ Column: TypeAlias = "pa.Array[Any]"
 CELL_ROWS = 5_000
 """Rows of both sides for which a cell of its own is worth while."""
 
+MOST_ROWS = 1 << 21
+"""Rows of both sides that a cell should not exceed by much: a task then has several."""
+
 SLICE = 8
 """The width of a slice in maximum distances: an eighth of the other side is copied to each neighbour."""
 
@@ -228,7 +231,7 @@ def cut_axes(spec: BestSpec) -> list[int]:
 
 def fit(spec: BestSpec, rows: float, hashes: Codes, codes: dict[int, Codes], partitions: int) -> Routing:
     """Cells from a sample: (hash, code on each axis that may be cut), for so many rows in all."""
-    cells = max(1, min(partitions, int(rows / CELL_ROWS)))
+    cells = max(1, min(partitions, int(rows / CELL_ROWS)), int(np.ceil(rows / MOST_ROWS)))
     if not spec.by and not codes:
         return static_routing(spec, cells, numbered=True)
     if cells == 1 or hashes.size == 0:

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+from tests.cluster.public import PUBLIC, job_answer
+from tests.cluster.standalone import Cluster, bare_python, warm
+
+import dovetail
 
 # A classic session and one of Spark Connect cannot live in one process.
 SCRIPT = """
@@ -72,3 +78,46 @@ def test_joins_run_on_spark_connect(tmp_path):
     said = (tmp_path / "out").read_text()
     assert said.endswith("all good\n")
     assert "theta join, batch" in said
+
+
+def test_every_public_name_has_a_case():
+    assert sorted(PUBLIC) == sorted(dovetail.__all__)
+
+
+@pytest.fixture
+def report(tmp_path, data, shipped, locally, connect_port) -> dict:
+    """What a client of Spark Connect found whose server and workers have no package but the one that it sent."""
+    for case in (*PUBLIC.values(), job_answer):
+        locally(case)
+    client = Cluster("", tmp_path, bare_python(tmp_path / "python"))
+    warm(shipped, client.home)
+    command = [Path(__file__).with_name("connect_driver.py"), shipped, data, tmp_path]
+    with (tmp_path / "log").open("w") as log:
+        done = subprocess.run(
+            [str(client.python), *map(str, command)],
+            env=client.environment(),
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            timeout=400,
+            check=False,
+        )
+    assert done.returncode == 0, (tmp_path / "log").read_text()[-5000:]
+    return json.loads((tmp_path / "report.json").read_text())
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_the_whole_api_gives_the_local_answers(report, locally, shipped):
+    assert report["path"] is None
+    assert report["driver"] == str(shipped / "dovetail" / "__init__.py")
+    assert report["workers"]
+    for file in report["workers"]:
+        assert Path(file).parts[-3:] == (shipped.name, "dovetail", "__init__.py")
+        assert file != report["driver"]
+    for name, case in PUBLIC.items():
+        truth = locally(case)
+        assert truth
+        assert report["found"][name] == truth, name
+    assert report["job"] == locally(job_answer)
