@@ -200,7 +200,7 @@ def metrics(frame: DataFrame, *, timeout: float = 10.0) -> dict[str, Any]:
         time in kernels, all tasks together;
     ``balance_in``, ``balance_out``
         the largest load of a task over the average load, for rows in and pairs out; 1 is perfect.  Joins other than
-        theta joins tell ``balance_in`` of their largest cell: how many times the even share of a task it has.
+        theta joins tell how many times the even share of a task their largest cell has; the busiest task has no less.
 
     Examples
     --------
@@ -258,7 +258,8 @@ def _derived(raw: dict[str, Any], tasks: int) -> dict[str, Any]:
     counts["kernel_ms"] = counts.pop("kernel_us") / 1000
     if "largest" in counts:
         rows = sum(counts.get(name, 0) for name in _INCOMING)
-        counts["balance_in"] = counts.pop("largest") * tasks / rows if rows else 1.0
+        # The busiest task has at least the average, however small its cells are.
+        counts["balance_in"] = max(1.0, counts.pop("largest") * tasks / rows if rows else 1.0)
     if "task_rows" not in counts:
         return counts
     counts["tasks"] = tasks

@@ -46,6 +46,8 @@ RESULT = T.StructType([T.StructField("segment", T.BinaryType()), T.StructField("
 
 _MARK = "format"
 """The name under which a cell stores its mark."""
+_STATE = ("segments", "name string", "segment binary")
+"""The map in which a cell keeps its segments: its name, its keys and its values."""
 
 
 class Router(Protocol):
@@ -121,8 +123,12 @@ class Cell(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before the first cell of a task."""
+        self.open(handle, handle.getMapState(*_STATE))
+
+    def open(self, handle: StatefulProcessorHandle, segments: Any) -> None:
+        """Begin a task with the state that Spark keeps for it."""
         self._handle = handle
-        self._segments = handle.getMapState("segments", "name string", "segment binary")
+        self._segments = segments
         self._called: set[Any] = set()
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802
@@ -183,14 +189,13 @@ def sealed(cell: Cell) -> StatefulProcessor:
             self._content = content
 
         def init(self, handle: StatefulProcessorHandle) -> None:
-            self._handle = handle
-            handle.getMapState("segments", "name string", "segment binary")
+            self._handle, self._segments = handle, handle.getMapState(*_STATE)
             self._cell: Any = None
 
         def _opened(self) -> Any:
             if self._cell is None:
                 self._cell = cloudpickle.loads(self._content)
-                self._cell.init(self._handle)
+                self._cell.open(self._handle, self._segments)
             return self._cell
 
         def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802
