@@ -90,12 +90,12 @@ def soak(minutes: float, rate: int, place: Path, tick: Callable[[float], None]) 
     found = Soak()
     queries = [_start(frame, place / str(at)) for at, frame in enumerate(_joins(spark, rate))]
     try:
+        _await_first_rows(queries)
         began, every = time.monotonic(), max(1.0, minutes * 60 / SAMPLES)
         while (passed := time.monotonic() - began) < minutes * 60:
             time.sleep(every)
             tick(passed)
-            if all(query.lastProgress for query in queries):
-                _sample(spark, queries, found, passed)
+            _sample(spark, queries, found, passed)
         reports = [query.lastProgress for query in queries]
         found.batches = sum(int(report["batchId"]) + 1 for report in reports if report)
         found.rows = round(rate * minutes * 60) * 2 * len(queries)
@@ -131,12 +131,21 @@ def _start(frame: DataFrame, place: Path) -> StreamingQuery:
     return writer.trigger(processingTime="2 seconds").start()
 
 
+def _await_first_rows(queries: list[StreamingQuery]) -> None:
+    """The clock starts once every join holds rows: before that Spark and Python are still starting."""
+    patience = time.monotonic() + 300
+    while not all(_held(query)[0] for query in queries):
+        if time.monotonic() > patience or not all(query.isActive for query in queries):
+            raise TimeoutError("the queries hold no rows yet, or have ended")
+        time.sleep(0.5)
+
+
 def _sample(spark: SparkSession, queries: list[StreamingQuery], found: Soak, passed: float) -> None:
     own = psutil.Process()
     driver = find(own.pid, "driver")
     workers = find(own.pid, "worker")
     held = [_held(query) for query in queries]
-    if not driver or not all(held):
+    if not driver:
         return
     found.seconds.append(passed)
     values = {
@@ -187,7 +196,7 @@ def draw(found: Soak, file: Path) -> None:
             axis.plot(np.array(found.seconds) / 60, found.values[name], label=name)
         axis.set_ylim(bottom=0)
         axis.set_ylabel(SERIES[names[0]])
-        axis.legend(loc="lower right")
+        axis.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
         axis.grid(alpha=0.3)
     axes[-1].set_xlabel("minutes")
     drawn.savefig(file, dpi=110)
