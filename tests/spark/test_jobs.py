@@ -129,6 +129,15 @@ def test_a_stream_gives_what_the_batch_gives_and_reports(spark, tmp_path):
     assert sorted(map(str, streamed)) == sorted(map(str, whole))
 
 
+def test_an_output_mode_that_a_stream_cannot_have_names_its_line(spark, tmp_path):
+    write("cameras", tmp_path, batches=1, objects=5)
+    text = CAMERAS.replace("mode: {batch: overwrite}}", "\n  mode: {stream: complete}}")
+    assert text != CAMERAS
+    with pytest.raises(JobError, match=r"job.yaml:\d+: output: .*OUTPUT_MODE") as error:
+        Built(job_of(tmp_path, text), spark).start()
+    assert "  mode: {stream: complete}}" in str(error.value)
+
+
 def test_a_stream_stops_when_asked(spark, tmp_path):
     write("cameras", tmp_path, batches=2, objects=10)
     text = CAMERAS.replace("checkpoint: chk,", "checkpoint: chk, trigger: 1 second,")

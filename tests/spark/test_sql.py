@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 import numpy as np
 import pytest
+from pyspark.errors import AnalysisException
 from tests.sql.papers import PRINTED
 
 import dovetail as dt
@@ -153,29 +154,52 @@ def test_as_of_and_registered_orders(tables):
     assert rows(by_name) == rows(call.select("R.x1", "S.z1"))
 
 
-def test_streams_and_what_is_said_of_them(spark, tables, tmp_path, capsys):
+@pytest.fixture(scope="module")
+def cameras(spark, tables, tmp_path_factory):
+    """The tables of two cameras as streams."""
+    place = tmp_path_factory.mktemp("cameras")
     for name in ("Camera1", "Camera2"):
-        tables[name].coalesce(1).write.parquet(str(tmp_path / name))
+        tables[name].coalesce(1).write.parquet(str(place / name))
 
     def stream(name: str):
-        source = spark.readStream.schema(tables[name].schema).parquet(str(tmp_path / name))
+        source = spark.readStream.schema(tables[name].schema).parquet(str(place / name))
         return source.withWatermark("ts", "1 minute")
 
-    stream("Camera1").createOrReplaceTempView("first_camera")
+    return stream
+
+
+def started(frame, name: str, mode: str):
+    return frame.writeStream.format("memory").queryName(name).outputMode(mode).trigger(availableNow=True).start()
+
+
+def test_streams_and_what_is_said_of_them(spark, tables, cameras, capsys):
+    cameras("Camera1").createOrReplaceTempView("first_camera")
     text = """SELECT A.ObjID, A.ts AS one, B.ts AS other FROM {} A, second B WINDOW = 3 SECONDS
               WHERE A.ObjID = B.ObjID AND A.label <> 'item 0'"""
-    seen = dt.sql(text.format("first_camera"), second=stream("Camera2"))
+    seen = dt.sql(text.format("first_camera"), second=cameras("Camera2"))
     assert seen.isStreaming
     dt.explain(seen)
     told = capsys.readouterr().out
     assert told.startswith("SQL statement, stream\n  FROM in line 1: A, B: Dovetail (window): it has windows\n")
     assert "from WHERE  A.ObjID = B.ObjID; A.label <> 'item 0'" in told
-    query = seen.writeStream.format("memory").queryName("seen").trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
+    assert started(seen, "seen", "append").awaitTermination(120)
     expected = dt.sql(text.format("first"), first=tables["Camera1"], second=tables["Camera2"])
     assert rows(spark.table("seen")) == rows(expected)
     with pytest.raises(UnboundedJoinError, match="WINDOW"):
-        dt.sql("SELECT 1 FROM first_camera A, B WHERE A.ObjID < B.ObjID", B=stream("Camera2"))
+        dt.sql("SELECT 1 FROM first_camera A, B WHERE A.ObjID < B.ObjID", B=cameras("Camera2"))
+
+
+def test_aggregates_around_a_join_of_streams(spark, tables, cameras):
+    """Spark updates them, or gives all of them anew; it cannot tell when one is final, and says so at the start."""
+    text = "SELECT A.ObjID, count(*) AS n FROM A, B WINDOW = 3 SECONDS WHERE A.ObjID = B.ObjID GROUP BY A.ObjID"
+    counted = dt.sql(text, A=cameras("Camera1"), B=cameras("Camera2"))
+    expected = rows(dt.sql(text, A=tables["Camera1"], B=tables["Camera2"]))
+    assert expected
+    for mode in ("complete", "update"):
+        assert started(counted, f"counted_{mode}", mode).awaitTermination(120)
+        assert rows(spark.table(f"counted_{mode}")) == expected
+    with pytest.raises(AnalysisException, match="aggregations without watermark"):
+        started(counted, "never", "append")
 
 
 def test_building_starts_no_job_and_counters_come_through(spark, tables):

@@ -161,7 +161,9 @@ def _pointing(node: Node, key: str, what: str = "", *, only: type[Exception] | N
             raise node.key_error(
                 _culprit(node, key, error), prefix + error.given, accepted=error.accepted, hint=error.hint
             ) from error
-        raise node.key_error(key, prefix + brief(error)) from error
+        # Spark knows whether a query can run in an output mode only when it starts.
+        asked = "mode" if "OUTPUT_MODE" in str(error) and "mode" in node.keys else key
+        raise node.key_error(asked, prefix + brief(error)) from error
 
 
 _PLACE = re.compile(r"(?P<key>SQL|on), line (?P<line>\d+): ")
