@@ -128,7 +128,7 @@ def _joins(spark: SparkSession, rate: int) -> Iterator[DataFrame]:
 
 def _start(frame: DataFrame, place: Path) -> StreamingQuery:
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(place))
-    return writer.trigger(processingTime="2 seconds").start()
+    return writer.trigger(processingTime="5 seconds").start()
 
 
 def _await_first_rows(queries: list[StreamingQuery]) -> None:
