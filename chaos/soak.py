@@ -23,6 +23,7 @@ from scipy.stats import theilslopes
 
 import dovetail as dt
 from chaos.processes import find
+from dovetail.spark.quiet import quiet_session
 
 MIB = 1 << 20
 HEAP = "640m"
@@ -84,31 +85,29 @@ def judge(name: str, seconds: list[float], values: list[float], tolerance: float
 def soak(minutes: float, rate: int, place: Path, tick: Callable[[float], None]) -> Soak:
     """Run the queries for so long, each input at `rate` rows a second; `tick` hears of the seconds that have passed."""
     # The heap is taken whole at the start, so that what grows in the JVM is not the heap getting used to its size.
-    options = f"-Xms{HEAP} -XX:+AlwaysPreTouch"
-    conf = {"spark.driver.extraJavaOptions": options, "spark.sql.shuffle.partitions": 2}
-    spark = dt.session("soak", master="local[2]", memory=HEAP, conf=conf)
+    conf = {
+        "spark.master": "local[2]",
+        "spark.driver.memory": HEAP,
+        "spark.driver.extraJavaOptions": f"-Xms{HEAP} -XX:+AlwaysPreTouch",
+        "spark.sql.shuffle.partitions": 2,
+    }
     found = Soak()
-    queries = [_start(frame, place / str(at)) for at, frame in enumerate(_joins(spark, rate))]
-    try:
-        _await_first_rows(queries)
-        began, every = time.monotonic(), max(1.0, minutes * 60 / SAMPLES)
-        while (passed := time.monotonic() - began) < minutes * 60:
-            time.sleep(every)
-            tick(passed)
-            _sample(spark, queries, found, passed)
-        reports = [query.lastProgress for query in queries]
-        found.batches = sum(int(report["batchId"]) + 1 for report in reports if report)
-        found.rows = round(rate * minutes * 60) * 2 * len(queries)
-        for query in queries:
-            error = query.exception()
-            if error is not None:
+    with quiet_session("soak", place / "spark.log", conf=conf) as spark:
+        queries = [_start(frame, place / str(at)) for at, frame in enumerate(_joins(spark, rate))]
+        try:
+            _await_first_rows(queries)
+            began, every = time.monotonic(), max(1.0, minutes * 60 / SAMPLES)
+            while (passed := time.monotonic() - began) < minutes * 60:
+                time.sleep(every)
+                tick(passed)
+                _sample(spark, queries, found, passed)
+            found.batches = sum(int(report["batchId"]) + 1 for query in queries if (report := query.lastProgress))
+            found.rows = round(rate * minutes * 60) * 2 * len(queries)
+            for error in filter(None, [query.exception() for query in queries]):
                 raise error
-    finally:
-        # Stopping amid a micro-batch makes Spark report every task that it interrupts.
-        spark.sparkContext.setLogLevel("OFF")
-        for query in queries:
-            query.stop()
-        spark.stop()
+        finally:
+            for query in queries:
+                query.stop()
     return found
 
 
