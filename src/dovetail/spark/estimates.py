@@ -114,7 +114,7 @@ def _measures(given: Mapping[str, str]) -> list[_Measure]:
 
 
 def _groups(by: object) -> list[str]:
-    groups = [by] if isinstance(by, str) else list(by) if isinstance(by, Sequence) else [None]
+    groups: list[object] = [by] if isinstance(by, str) else list(by) if isinstance(by, Sequence) else [None]
     if any(not isinstance(one, str) or not one.strip() for one in groups):
         raise ArgumentError(f"by={by!r}", accepted="an expression such as 'R.region', or a list of them")
     return [str(one) for one in groups]
