@@ -1,19 +1,19 @@
 """The program of a Spark Connect client: every public name, the package shipped with `addArtifacts`.
 
+The server that it starts inherits PYTHONPATH, where streams find the package: Spark 4.3 does not hand the artifacts of
+a session to the tasks of its streaming queries.
+
 A classic session and one of Spark Connect cannot live in one process, so this is a process of its own.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 import time
 from pathlib import Path
 
 SHIPPED, FOLDER, PLACE = (Path(argument) for argument in sys.argv[1:4])
-# Not through PYTHONPATH: the server that this process starts would inherit it.
-sys.path.insert(0, str(SHIPPED))
 sys.path.append(str(Path(__file__).resolve().parents[2]))
 
 import pyarrow as pa  # noqa: E402
@@ -50,9 +50,8 @@ def main() -> None:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     assert isinstance(spark, pyspark.sql.connect.session.SparkSession)
-    before = os.environ.get("PYTHONPATH")
     spark.addArtifacts(str(SHIPPED), pyfile=True)
-    report = {"driver": dovetail.__file__, "path": before, "found": {}, "seconds": {}}
+    report = {"driver": dovetail.__file__, "found": {}, "seconds": {}}
     for name, case in PUBLIC.items():
         began = time.perf_counter()
         try:
