@@ -90,6 +90,13 @@ def soak(minutes: float, rate: int, place: Path, tick: Callable[[float], None]) 
         "spark.driver.memory": HEAP,
         "spark.driver.extraJavaOptions": f"-Xms{HEAP} -XX:+AlwaysPreTouch",
         "spark.sql.shuffle.partitions": 2,
+        # Spark remembers its last 1000 jobs, stages and executions, and the heap grows until it has them: with fewer
+        # that is over before the second half, and what still grows is worth a look.
+        "spark.ui.retainedJobs": 20,
+        "spark.ui.retainedStages": 20,
+        "spark.ui.retainedTasks": 100,
+        "spark.sql.ui.retainedExecutions": 10,
+        "spark.sql.streaming.numRecentProgressUpdates": 10,
     }
     found = Soak()
     with quiet_session("soak", place / "spark.log", conf=conf) as spark:
