@@ -165,7 +165,7 @@ def _check_columns(alias: str, frame: DataFrame) -> None:
         seen[field.name.casefold()] = field.name
         try:
             to_arrow_type(field.dataType, timezone="UTC")
-        except PySparkException as error:
+        except (PySparkException, ValueError) as error:  # the latter from Arrow, of arrays and maps without a type
             raise UnsupportedTypeError(
                 f"the column {alias}.{field.name} has the type {field.dataType.simpleString()}, "
                 "which cannot leave the JVM as Arrow",
@@ -285,8 +285,22 @@ def _as_decimal(kind: T.DataType) -> T.DecimalType:
     return T.DecimalType(digits[type(kind)], 0)
 
 
+_FIXED = re.compile(r"(Z|UTC|GMT|UT|Etc/.*)?([+-]\d{1,2}(:?\d{2}){0,2})?", re.IGNORECASE)
+
+
+def clocks_change(zone: str) -> bool:
+    """Whether the clocks of a time zone may change: of all but fixed offsets.
+
+    Examples
+    --------
+    >>> [clocks_change(zone) for zone in ("UTC", "+05:30", "GMT-3", "Etc/GMT+1", "Europe/Oslo", "CET")]
+    [False, False, False, False, True, True]
+    """
+    return _FIXED.fullmatch(zone) is None
+
+
 def typed_conjuncts(
-    predicate: Predicate, types: Mapping[Term, T.DataType]
+    predicate: Predicate, types: Mapping[Term, T.DataType], *, zone: str = "UTC"
 ) -> tuple[list[tuple[Equality, KeyType]], list[tuple[Inequality | Band, KeyType]]]:
     """Each conjunct with the type in which its two sides are compared."""
     equalities = [
@@ -299,6 +313,9 @@ def typed_conjuncts(
     for band in predicate.bands:
         what = f"{band.left.sql} - {band.right.sql}"
         kind = compared_type(types[band.left], types[band.right], what)
+        if kind.ddl == "TIMESTAMP" and clocks_change(zone):
+            # Spark subtracts timestamps by the clock on the wall.  Where it never changes, instants will do.
+            kind = KeyType("TIMESTAMP_NTZ", "int", micros=1)
         _check_band(band, kind, what)
         comparisons.append((band, kind))
     return equalities, comparisons

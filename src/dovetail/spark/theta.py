@@ -35,8 +35,9 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
         for other in empty[1:]:
             both = both.crossJoin(other)
         check_rest(Side(both, {}), rest.sql)
-    equalities, comparisons = typed_conjuncts(predicate, types)
     session = next(iter(frames.values())).sparkSession
+    zone = session.conf.get("spark.sql.session.timeZone") or "UTC"
+    equalities, comparisons = typed_conjuncts(predicate, types, zone=zone)
     return Facts(
         streams=frozenset(alias for alias, frame in frames.items() if frame.isStreaming),
         equalities=tuple(equalities),
