@@ -12,7 +12,7 @@ from dovetail.families.shedding.control import Control, WallPace
 from dovetail.families.shedding.learning import Learned
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest, RandomDrop
-from dovetail.families.shedding.throttle import LEAST, paper_throttled, throttled
+from dovetail.families.shedding.throttle import HEADROOM, LEAST, paper_throttled, throttled
 from dovetail.families.shedding.workload import Wandering, arrival_times, epsilon_join, maker
 
 SPEC = epsilon_join(3, window=4 * SECOND, epsilon=4.0)
@@ -163,7 +163,7 @@ def test_the_throttle_recovers(z, joining):
 def test_the_wall_clock_decides():
     """The throttle of a cell whose micro-batches take twice as long as they may."""
     control = Control.new(SLICES)
-    shed, work = Harvest(target=2.0), 3.8 / 4e-9
+    shed, work = Harvest(target=3.0), 3.8 / 4e-9
 
     def decided(began: float, full: float | None) -> float:
         return WallPace(shed, began).decide(control, lambda: full)
@@ -177,7 +177,7 @@ def test_the_wall_clock_decides():
         control.wall.began = control.wall.ended - 3.8 * part - 0.2
         z = decided(100.0 + 5 * (call - 1), work)
     # It sees 0.2 s besides joining, and 1 s passes between its end and the next beginning.
-    assert z == pytest.approx((0.85 * 2.0 - 0.2 - 1.0) / 3.8, rel=0.2)
+    assert z == pytest.approx((HEADROOM * 3.0 - 0.2 - 1.0) / 3.8, rel=0.2)
     assert decided(160.0, None) == 1.0  # the cell's own throttle is still what it was
     assert WallPace(Harvest(throttle=0.3), 1.0).decide(control, lambda: None) == 0.3
 

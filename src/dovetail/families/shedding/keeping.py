@@ -18,8 +18,10 @@ STEP = 0.98
 """Each step drops so much of one input: all steps lose the same part of the output."""
 FEWEST = 1e-4
 """The part of an input that is kept at least."""
-WORTH = 1.25
-"""Other rates must promise so much more output than those in use, adjusted: windows take their time to follow."""
+WORTH = 4.0
+"""Other rates must promise so much more output than those in use, adjusted: windows take their time to follow, and as
+long as they hold rows of older rates, what they tell about an input is off.
+"""
 
 
 def kept_work(model: Model, keep: Floats) -> Floats:

@@ -136,7 +136,7 @@ class SheddingKernel(WindowJoinKernel):
             for side, pile in enumerate(piles):
                 if side != turn:
                     counts = slice_rows(self._slices, turn, side, piles[turn].times, pile)
-                    rows[turn, side] = counts / piles[turn].size / control.keep[side]
+                    rows[turn, side] = counts / piles[turn].size / control.held[side]
         model = learned.model(self._slices, control.orders, "pair", INDEXED, rates=rates, rows=rows)
         if len(turns) == rates.size:
             self._present = rates, rows
@@ -167,6 +167,8 @@ class SheddingKernel(WindowJoinKernel):
         if now > since:
             reach = max(abs(int(self.spec.hull.min())), int(self.spec.hull.max()), 1)
             self.control.learned.fade(0.5 ** min(60.0, 4 * (now - since) / reach))
+            stays = np.exp(-2 * (now - since) / reach)
+            self.control.held = stays * self.control.held + (1 - stays) * self.control.keep
 
     def _search(self, turn: int, piles: list[Pile], order: Ints, **more: object) -> HarvestSearch:
         kind = ShredSearch if "part" in more else HarvestSearch
@@ -198,7 +200,7 @@ class SheddingKernel(WindowJoinKernel):
         for side, pile in enumerate(piles):
             if side != turn:
                 counts = slice_rows(slices, turn, side, times, pile)
-                learned.rows[turn, side] += counts / self.control.keep[side]
+                learned.rows[turn, side] += counts / self.control.held[side]
                 windows[side] = counts.sum() / max(rows.size, 1)
         first = search.order[0]
         learned.first_reach[turn, first] += windows[first] * rows.size

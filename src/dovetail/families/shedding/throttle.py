@@ -21,7 +21,7 @@ FASTEST = 0.1
 """The least of these: no machine makes a comparison in less than a nanosecond."""
 LEAST = 0.005
 """The throttle never falls below: some work must go on, or nothing would be measured."""
-HEADROOM = 0.85
+HEADROOM = 0.75
 """The part of the time that a join plans to be busy: loads vary from one micro-batch to the next."""
 TWENTIETH = 0.05
 """The part of its time that a join has in any case: where the rest alone takes too long, less of it would not help."""
@@ -69,10 +69,10 @@ def load(expected: Expected, target: float | None) -> float:
 
     Examples
     --------
-    A micro-batch would join for 3 s and take 1 s besides; in 5 s it may take 4.25 s:
+    A micro-batch would join for 2.5 s and take 1 s besides; in 5 s it may take 3.75 s:
 
-    >>> round(load(Expected(interval=5.0, joining=3.0, rest=1.0), None), 3)
-    1.083
+    >>> load(Expected(interval=5.0, joining=2.5, rest=1.0), None)
+    1.1
     >>> load(Expected(interval=5.0, joining=11.0, rest=1.0), 5.0) < 0.3
     True
     """
