@@ -28,11 +28,6 @@ settings.register_profile(
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "dev"))
 
 
-# A test is a few short queries on a few rows.  The JVM's second compiler and its parallel collector would take more of
-# the cores than they ever give back.
-_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Darrow.enable_unsafe_memory_access=true"
-
-
 def _is_spark_example(item: pytest.Item) -> bool:
     """Tell whether an item is a docstring example that needs a JVM: it asks for a session or uses one."""
     example = getattr(item, "dtest", None)
@@ -68,7 +63,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
             "spark.sql.warehouse.dir": warehouse.as_uri(),
             "spark.sql.shuffle.partitions": 4,
             "spark.ui.showConsoleProgress": False,
-            "spark.driver.extraJavaOptions": os.environ.get("AB", _JAVA),
         },
     )
     yield started
