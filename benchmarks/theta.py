@@ -243,23 +243,23 @@ def watch(process: subprocess.Popen[str], peaks: dict[str, int]) -> None:
     """Peak resident memory by kind of process, over the tree below `process`."""
     page = os.sysconf("SC_PAGE_SIZE")
     while process.poll() is None:
-        parents, names, sizes = {}, {}, {}
+        parents, programs, sizes = {}, {}, {}
         for entry in Path("/proc").iterdir():
             if entry.name.isdigit():
                 try:
-                    head, _, tail = (entry / "stat").read_text().rpartition(")")
-                    fields = tail.split()
+                    fields = (entry / "stat").read_text().rpartition(")")[2].split()
                     pid = int(entry.name)
-                    parents[pid], names[pid] = int(fields[1]), head.partition("(")[2]
-                    sizes[pid] = int(fields[21]) * page
+                    # The program, not the name: a child that the JVM forks bears the name of one of its threads.
+                    programs[pid] = (entry / "exe").readlink().name
+                    parents[pid], sizes[pid] = int(fields[1]), int(fields[21]) * page
                 except OSError:
                     continue  # it ended while we looked
-        for pid in names:
+        for pid in programs:
             above = pid
             while above and above != process.pid:
                 above = parents.get(above, 0)
             if above == process.pid and pid != process.pid:
-                kind = "java" if "java" in names[pid] else "python"
+                kind = "java" if "java" in programs[pid] else "python"
                 peaks[kind] = max(peaks.get(kind, 0), sizes[pid])
         time.sleep(0.2)
 
