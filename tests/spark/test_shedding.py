@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import duckdb
@@ -29,7 +30,10 @@ def folder(tmp_path_factory) -> Path:
         at = rows.column("t").to_numpy() * CALLS // 10_000_000
         for call in range(CALLS):
             part = rows.filter(pa.array(at == call))
-            pq.write_table(pa.Table.from_batches([part]), root / name / f"{call}.parquet")
+            file = root / name / f"{call}.parquet"
+            pq.write_table(pa.Table.from_batches([part]), file)
+            # Spark reads files by their time; of two that are as old, either may come first, and the other is late.
+            os.utime(file, (1_700_000_000 + call,) * 2)
     return root
 
 
