@@ -141,6 +141,30 @@ def _wrong_store(spark, folder: Path) -> None:
         spark.conf.set(setting, before)
 
 
+def _other_checkpoint(spark, folder: Path) -> list[str]:
+    def start(place: str, rows: int) -> str:
+        joined = dt.theta_join(streams(spark, folder, "AB"), on="A.x < B.x", window=rows)
+        query = joined.writeStream.format("noop").option("checkpointLocation", place).trigger(availableNow=True).start()
+        try:
+            query.awaitTermination(120)
+        except Exception as error:
+            return str(error)
+        return "it ran"
+
+    with tempfile.TemporaryDirectory() as place:
+        first, second = start(place, 5), start(place, 7)
+    assert "CheckpointError: the checkpoint belongs to another join: the window was '5 rows' and is '7 rows'" in second
+    return [first]
+
+
+def _watermarked(spark, folder: Path) -> list[str]:
+    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    raw = {name: reader.parquet(str(folder / name)) for name in "AB"}
+    inputs = dt.watermarked(raw, time="t", delay="2 seconds", max_ahead="1 hour", clock="t")
+    joined = dt.window_join(inputs, on="A.k = B.k", time="t", within="3 seconds")
+    return run(joined.selectExpr("A.id AS a", "B.id AS b"))
+
+
 JOB = """
 inputs:
   A: {{format: parquet, path: {folder}/A, schema: '{schema}'}}
@@ -183,6 +207,7 @@ def _theta_of(on: str, make=tables) -> Callable[..., object]:
 
 PUBLIC: dict[str, Case] = {
     "ArgumentError": _refused(dt.ArgumentError, lambda spark, folder: dt.metrics(_sampled(spark, folder), timeout=0.5)),
+    "CheckpointError": _other_checkpoint,
     "DovetailError": _refused(dt.DovetailError, lambda spark, folder: dt.explain(spark.range(3))),
     "Harvest": _joins("shedding, stream"),
     "JobError": _bad_jobs,
@@ -214,6 +239,7 @@ PUBLIC: dict[str, Case] = {
     "session": _session,
     "sql": _sql,
     "theta_join": _joins("theta, batch", "theta, stream", "theta, a stream beside a table"),
+    "watermarked": _watermarked,
     "window_join": _joins("window, batch", "window, stream"),
     "youngest": _best(dt.youngest("t"), dt.closest("x", within=1), how="full"),
 }
