@@ -142,7 +142,10 @@ def is_distance(value: object) -> bool:
     """
     if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
         return False
-    return value >= 0 if isinstance(value, int) else math.isfinite(value) and value >= 0
+    if isinstance(value, int):
+        return value >= 0
+    finite = value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
+    return finite and value >= 0
 
 
 def check_partitions(value: object) -> None:

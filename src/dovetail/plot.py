@@ -62,7 +62,8 @@ def rates(progress: Sequence[Mapping[str, Any]] | str | Path) -> Picture:
     drawing = _drawing()
     shares = [name for name in ("throttle", "recall") if any(name in record for record in batches)]
     figure, (left, right) = drawing.axes(2, 9, 3)
-    at = [record.get("batch", number) for number, record in enumerate(batches)]
+    # A report without a number takes its place in the series.
+    at = [number if record.get("batch") is None else record["batch"] for number, record in enumerate(batches)]
     for name, label, colour in (("rows", "rows in", 0), ("results", "results", 1)):
         values = [(record.get(name) or 0) / max(record.get("seconds") or 0, 1e-3) for record in batches]
         left.plot(at, values, "o-", ms=3, color=drawing.COLOURS[colour], label=label)
