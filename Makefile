@@ -11,7 +11,7 @@ WITH_JAVA = if [ -s $(VENV)/java_home ]; then export JAVA_HOME="$$(cat $(VENV)/j
 JOBS ?= 2
 # Long statistical tests run where CI=true.
 CI ?=
-SLOW = $(if $(filter true 1,$(CI)),,-m "not slow")
+SLOW = -m "not cluster$(if $(filter true 1,$(CI)),, and not slow)"
 HYPOTHESIS_PROFILE ?= $(if $(filter true 1,$(CI)),ci,dev)
 # More arguments for pytest:  make test ARGS="tests/theta -k ties"
 ARGS ?=
@@ -24,7 +24,7 @@ MINUTES ?= 10
 BENCHMARKS = $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
 
-.PHONY: help setup setup-quiet demo test lint types docs bench experiments chaos soak requirements audit clean
+.PHONY: help setup setup-quiet demo test lint types docs bench experiments chaos soak requirements audit cluster clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1|/' | \
@@ -41,6 +41,9 @@ demo: setup-quiet  ## four joins on generated data, with their figures and an HT
 
 test: setup-quiet  ## all tests and docstring examples; CI=true adds the slow ones; ARGS= goes to pytest
 	@$(WITH_JAVA) $(PY) -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=$(HYPOTHESIS_PROFILE) $(SLOW) $(ARGS)
+
+cluster: setup-quiet  ## tests on a standalone cluster and on Spark Connect, and short runs under fire; one after the other
+	@$(WITH_JAVA) $(PY) -m pytest -n 0 -m cluster $(ARGS)
 
 lint: setup-quiet  ## ruff: rules and format
 	@$(PY) -m ruff check .

@@ -98,7 +98,7 @@ def test_a_slow_leak_is_not_flat():
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.cluster
 def test_a_short_run_under_fire(inputs, tmp_path):
     """A driver, an executor and a worker are killed on the way; two families at once."""
     families = ("window, full", "best match, left")
@@ -115,7 +115,7 @@ def test_a_short_run_under_fire(inputs, tmp_path):
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.cluster
 def test_a_long_run_of_a_minute(tmp_path):
     """The code of the long run; its first minute is Spark's warming up, so only plain growth counts."""
     picture = tmp_path / "soak.png"

@@ -292,6 +292,7 @@ def test_a_million_duplicates(spark):
     assert found == {
         "theta": MANY, "theta turned": MANY, "semi": MANY, "window": MANY, "asof": MANY, "best": 1,
     }  # fmt: skip
-    sample = dt.approx_join({"R": many, "S": many}, on="R.k = S.k", memory=200, seed=1)
-    size = dt.estimates(sample, confidence=0.9999).first().rows
-    assert size.low <= MANY * MANY <= size.high
+    # Every row meets what is held of the other side, so the limit decides how much comes out.
+    sample = dt.approx_join({"R": many, "S": many}, on="R.k = S.k", memory=4, seed=1, detail=False)
+    assert 0 < sample.count() <= 4 * MANY
+    assert dt.metrics(sample)["peak_rows"] <= 4

@@ -71,8 +71,9 @@ def streams(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
 
 
 def tables(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
-    """The same as static inputs."""
-    return {name: spark.read.schema(SCHEMA).parquet(str(folder / name)) for name in "AB"}
+    """The same as static inputs, in the order of the streams: windows of rows go by it."""
+    read = {name: spark.read.schema(SCHEMA).parquet(str(folder / name)) for name in "AB"}
+    return {name: frame.coalesce(1).sortWithinPartitions("ts") for name, frame in read.items()}
 
 
 def pairs(joined: DataFrame) -> list[list[object]]:

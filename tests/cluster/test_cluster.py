@@ -11,7 +11,7 @@ import pytest
 from tests.cluster.families import CASES
 from tests.cluster.standalone import Cluster, standalone, warm
 
-pytestmark = [pytest.mark.slow, pytest.mark.spark]
+pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 
 DRIVER = Path(__file__).with_name("driver.py")
 

@@ -108,7 +108,7 @@ def report(tmp_path, data, shipped, locally, connect_port) -> dict:
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.cluster
 def test_the_whole_api_gives_the_local_answers(report, locally, shipped):
     assert report["driver"] == str(shipped / "dovetail" / "__init__.py")
     assert report["workers"]

@@ -271,7 +271,9 @@ def typed(rows: pa.RecordBatch, types: Sequence[pa.DataType]) -> list[pa.Array[A
     Spark marks timestamps with the zone of the session, and takes one schema from a task.  Rows that a kernel made up
     itself (NULL for an absent input) and rows of a run under another zone must fit in.
     """
-    return [column.cast(kind) for column, kind in zip(rows.columns, types, strict=True)]
+    pairs = zip(rows.columns, types, strict=True)
+    # A cast to the same type is not always free: Arrow refuses one of lists of structs whose fields are never NULL.
+    return [column if column.type == kind else column.cast(kind) for column, kind in pairs]
 
 
 def run_kernel(
