@@ -233,10 +233,15 @@ def _get(observation: Observation, timeout: float) -> dict[str, Any]:
     deadline = time.monotonic() + timeout
 
     def wait() -> None:
-        found = observation.get
-        while not found and time.monotonic() < deadline:
-            time.sleep(0.02)
+        try:
             found = observation.get
+            while not found and time.monotonic() < deadline:
+                time.sleep(0.02)
+                found = observation.get
+        except Exception:  # noqa: BLE001 - Spark lets go of an observation that nobody holds, in words of py4j's own
+            if time.monotonic() < deadline:
+                raise
+            return
         if found:
             box.append(found)
 
