@@ -238,7 +238,7 @@ def _get(observation: Observation, timeout: float) -> dict[str, Any]:
             while not found and time.monotonic() < deadline:
                 time.sleep(0.02)
                 found = observation.get
-        except Exception:  # noqa: BLE001 - Spark lets go of an observation that nobody holds, in words of py4j's own
+        except Exception:
             if time.monotonic() < deadline:
                 raise
             return
