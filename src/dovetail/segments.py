@@ -88,6 +88,21 @@ def picked(rows: pa.RecordBatch, places: npt.NDArray[Any]) -> pa.RecordBatch:
     return found
 
 
+def typed(columns: Sequence[pa.Array[Any]], types: Sequence[pa.DataType]) -> list[pa.Array[Any]]:
+    """Columns in the types that Spark expects.
+
+    Spark marks timestamps with the zone of the session, wants them in UTC, and takes one schema from a task.  Rows that
+    a kernel made up itself (NULL for an absent input) and rows of a run under another zone must fit in.  A cast to the
+    same type is not always free: Arrow refuses one of lists of structs whose fields are never NULL.
+
+    Examples
+    --------
+    >>> [column.type for column in typed([pa.array([1]), pa.array([2])], [pa.int64(), pa.float64()])]
+    [DataType(int64), DataType(double)]
+    """
+    return [column if column.type == kind else column.cast(kind) for column, kind in zip(columns, types, strict=True)]
+
+
 def packed_column(parts: Sequence[pa.RecordBatch]) -> pa.Array[Any]:
     """Batches of one schema as a binary column of segments, written in place: all rows are copied once.
 

@@ -230,6 +230,7 @@ def _get(observation: Observation, timeout: float) -> dict[str, Any]:
     Where no action has run, its own accessor waits for ever, and on Spark Connect it gives nothing at once.
     """
     box: list[dict[str, Any]] = []
+    failures: list[Exception] = []
     deadline = time.monotonic() + timeout
 
     def wait() -> None:
@@ -238,9 +239,9 @@ def _get(observation: Observation, timeout: float) -> dict[str, Any]:
             while not found and time.monotonic() < deadline:
                 time.sleep(0.02)
                 found = observation.get
-        except Exception:
-            if time.monotonic() < deadline:
-                raise
+        except Exception as error:
+            # Whatever it is goes to the one who waits.  Spark also ends waiters that were given up long ago.
+            failures.append(error)
             return
         if found:
             box.append(found)
@@ -248,6 +249,8 @@ def _get(observation: Observation, timeout: float) -> dict[str, Any]:
     waiter = threading.Thread(target=wait, daemon=True)
     waiter.start()
     waiter.join(timeout)
+    if failures:
+        raise failures[0]
     if not box:
         raise ArgumentError(
             f"no action on this join has finished within {timeout:g} s",
@@ -262,9 +265,9 @@ def _derived(raw: dict[str, Any], tasks: int) -> dict[str, Any]:
     counts = dict(raw)
     counts["kernel_ms"] = counts.pop("kernel_us") / 1000
     if "largest" in counts:
-        rows = sum(counts.get(name, 0) for name in _INCOMING)
+        largest, rows = counts.pop("largest"), sum(counts.get(name, 0) for name in _INCOMING)
         # The busiest task has at least the average, however small its cells are.
-        counts["balance_in"] = max(1.0, counts.pop("largest") * tasks / rows if rows else 1.0)
+        counts["balance_in"] = max(1.0, largest * tasks / rows) if rows else 1.0
     if "task_rows" not in counts:
         return counts
     counts["tasks"] = tasks

@@ -27,7 +27,7 @@ from dovetail.checkpoints import Mark
 from dovetail.errors import SetupError
 from dovetail.family import StreamKernel
 from dovetail.nesting import Nested, nest
-from dovetail.segments import binary_column, blocks, pack, unpack
+from dovetail.segments import binary_column, blocks, pack, typed, unpack
 from dovetail.spark.frames import nested_fields
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Recorder
@@ -261,19 +261,8 @@ class UnpackRows:
             for segment in batch.column(0):
                 if segment.is_valid:
                     rows = unpack(segment.as_buffer())
-                    rows = pa.RecordBatch.from_arrays(typed(rows, self.types), names=rows.schema.names)
+                    rows = pa.RecordBatch.from_arrays(typed(rows.columns, self.types), names=rows.schema.names)
                     yield rows if self.shape is None else nest(rows, self.shape)
-
-
-def typed(rows: pa.RecordBatch, types: Sequence[pa.DataType]) -> list[pa.Array[Any]]:
-    """Columns in the types that Spark expects.
-
-    Spark marks timestamps with the zone of the session, and takes one schema from a task.  Rows that a kernel made up
-    itself (NULL for an absent input) and rows of a run under another zone must fit in.
-    """
-    pairs = zip(rows.columns, types, strict=True)
-    # A cast to the same type is not always free: Arrow refuses one of lists of structs whose fields are never NULL.
-    return [column if column.type == kind else column.cast(kind) for column, kind in pairs]
 
 
 def run_kernel(
@@ -345,7 +334,7 @@ def _whole_cells(
         kernel.end()
         for rows in kernel.results():
             nothing = pa.nulls(rows.num_rows, pa.list_(pa.int64()))
-            yield pa.RecordBatch.from_arrays([*typed(rows, types), nothing], names=names)
+            yield pa.RecordBatch.from_arrays([*typed(rows.columns, types), nothing], names=names)
         counts = pa.array([[kernel.counters[name] for name in metrics]], pa.list_(pa.int64()))
         none = [pa.nulls(1, kind) for kind in types]  # type: ignore[call-overload]
         yield pa.RecordBatch.from_arrays([*none, counts], names=names)

@@ -27,7 +27,7 @@ from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
 from dovetail.families.theta.compiled import group_rows
 from dovetail.families.theta.joining import beside_blocks
 from dovetail.families.theta.stages import row_hashes
-from dovetail.segments import binary_column, blocks, concat, known_or_carried, packed_column, picked, unpack
+from dovetail.segments import binary_column, blocks, concat, known_or_carried, packed_column, picked, typed, unpack
 
 METRICS = ("rows_left", "rows_right", "copies", "ties", "matched", "results", "cells", "kernel_us")
 """The counters of a cell, in the order in which they leave a task."""
@@ -194,12 +194,9 @@ class PairStage:
         return self._batch([*structs, pa.nulls(size, pa.list_(pa.int64()))])
 
     def _struct(self, columns: list[pa.Array[Any]], side: int, missing: Any) -> pa.Array[Any]:
-        typed = [
-            column if column.type == kind else column.cast(kind)
-            for column, kind in zip(columns[: self.spec.payload[side]], self.spec.types[side], strict=True)
-        ]
+        parts = typed(columns[: self.spec.payload[side]], self.spec.types[side])
         mask = None if missing is None else pa.array(missing)
-        return pa.StructArray.from_arrays(typed, fields=self._fields(side), mask=mask)
+        return pa.StructArray.from_arrays(parts, fields=self._fields(side), mask=mask)
 
     def _fields(self, side: int) -> list[pa.Field[Any]]:
         return [pa.field(name, kind) for name, kind in zip(self.names[side], self.spec.types[side], strict=True)]

@@ -27,7 +27,7 @@ from dovetail.families.theta.cross import cross_pairs
 from dovetail.families.theta.encode import encode, usable
 from dovetail.families.theta.kernel import Boxes, Counters, Index, Points, matched, pairs
 from dovetail.families.theta.stages import BOXES, POINTS, Stage
-from dovetail.segments import binary_column, blocks, carried, concat, pack, picked, unpack
+from dovetail.segments import binary_column, blocks, carried, concat, pack, picked, typed, unpack
 
 METRICS = (
     "rows_points", "rows_boxes", "comparisons", "candidates", "kernel_us", "cells", "results",
@@ -42,12 +42,6 @@ JOIN_ROWS = 1 << 20
 def nulls(size: int, kind: pa.DataType) -> pa.Array[Any]:
     """A column of NULLs of any type."""
     return pa.nulls(size, kind)  # type: ignore[call-overload,no-any-return]
-
-
-def _typed(batch: pa.RecordBatch, kinds: tuple[pa.DataType, ...]) -> list[pa.Array[Any]]:
-    """Columns in the types that Spark expects: it sends timestamps in the session's zone, and wants them in UTC."""
-    columns = zip(batch.columns, kinds, strict=True)
-    return [column if column.type == kind else column.cast(kind) for column, kind in columns]
 
 
 @dataclass
@@ -123,10 +117,10 @@ class PairStage(Stage):
     ) -> pa.RecordBatch:
         """Joined rows; `j` None leaves the box side NULL."""
         left = picked(points.select(range(self.payload[POINTS])), i)
-        columns, names = _typed(left, self.point_types), [f"c{at}" for at in range(left.num_columns)]
+        columns, names = typed(left.columns, self.point_types), [f"c{at}" for at in range(left.num_columns)]
         if self.lists_pairs:
             if j is not None and boxes is not None:
-                columns += _typed(picked(boxes.select(range(self.payload[BOXES])), j), self.box_types)
+                columns += typed(picked(boxes.select(range(self.payload[BOXES])), j).columns, self.box_types)
             else:
                 columns += [nulls(i.size, kind) for kind in self.box_types]
             names += [f"d{at}" for at in range(self.payload[BOXES])]
