@@ -14,7 +14,6 @@ import shutil
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +21,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
+from _spark_alone import SparkAlone
+from _timing import race
 from rich.console import Console
 from rich.table import Table
 
@@ -97,22 +98,8 @@ def make_data(folder: Path, rows: int) -> None:
         pq.write_table(table, folder / f"{side}.parquet", row_group_size=max(1, rows // 16))
 
 
-def best_of(run: Callable[[], int], *, warm: int, times: int, label: str) -> tuple[float, int]:
-    found, seconds = 0, []
-    for number in range(warm + times):
-        began = time.perf_counter()
-        found = run()
-        took = time.perf_counter() - began
-        console.print(f"  {label:<10} {'warm-up' if number < warm else 'run'} {took:7.2f} s", highlight=False)
-        if number >= warm:
-            seconds.append(took)
-    return min(seconds), found
-
-
 def on_spark(rows: int) -> Result:
     """A limit of a tenth of the rows, against Spark's exact join."""
-    from pyspark.sql import functions as F
-
     import dovetail as dt
 
     folder = Path(tempfile.mkdtemp(prefix="dovetail-approx-"))
@@ -134,14 +121,10 @@ def on_spark(rows: int) -> Result:
         counts.update(dt.metrics(sample))
         return counts["results"]
 
-    def exact() -> int:
-        r, s = (spark.read.parquet(str(folder / f"{side}.parquet")).alias(side.upper()) for side in "rs")
-        r.join(s, F.expr("R.k = S.k")).write.format("noop").mode("overwrite").save()
-        return -1
-
     try:
-        result.seconds["dovetail"], found = best_of(ours, warm=2, times=3, label="dovetail")
-        result.seconds["spark"], _ = best_of(exact, warm=1, times=2, label="spark")
+        with SparkAlone(folder) as peer:
+            result.seconds, _ = race({"spark": (peer.join, 5), "dovetail": (ours, 5)}, times=6)
+        found = counts["results"]
         values = [np.bincount(pq.read_table(folder / f"{side}.parquet")["k"].to_numpy()) for side in "rs"]
         size = min(len(one) for one in values)
         true = int((values[0][:size] * values[1][:size]).sum())

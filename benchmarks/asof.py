@@ -10,11 +10,9 @@ operator switched on, and on as much data as the claim is about: it takes minute
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
@@ -27,6 +25,7 @@ import numpy as np  # noqa: E402
 import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 import typer  # noqa: E402
+from _timing import Action, race  # noqa: E402
 from rich.console import Console  # noqa: E402
 
 ROWS = 4_000_000
@@ -47,18 +46,11 @@ class Case:
         self.rows: dict[str, int] = {}
         self.verdict, self.holds = "", False
 
-    def run(self, engine: str, action: Callable[[], int], *, warm: int, times: int) -> None:
-        """Time an engine: the best of several runs after some that do not count."""
-        seconds = []
-        for number in range(warm + times):
-            gc.collect()
-            began = time.perf_counter()
-            self.rows[engine] = action()
-            took = time.perf_counter() - began
-            console.print(f"  {engine:<10} {'warm-up' if number < warm else 'run'} {took:8.2f} s", highlight=False)
-            if number >= warm:
-                seconds.append(took)
-        self.seconds[engine] = min(seconds)
+    def run(self, engines: dict[str, tuple[Action, int]], *, times: int) -> None:
+        """Time engines in turns, each with so many runs before that do not count."""
+        seconds, rows = race(engines, times=times)
+        self.seconds |= seconds
+        self.rows |= rows
 
     def judge(self, bounds: dict[str, float]) -> None:
         """Hold our time against that of each peer: at most `bound` times as long."""
@@ -172,9 +164,14 @@ class Engines:
 def keyed(engines: Engines) -> Case:
     """Many keys, dealt out by their hash."""
     case = Case(f"backward, {engines.rows:,} x {engines.rows:,}, {KEYS:,} keys", "at most 2 x DuckDB")
-    case.run("dovetail", lambda: engines.dovetail("e", keyed=True), warm=6, times=5)
-    case.run("duckdb", lambda: engines.duckdb("e", keyed=True), warm=1, times=3)
-    case.run("polars", lambda: engines.polars("e", keyed=True), warm=1, times=2)
+    case.run(
+        {
+            "dovetail": (lambda: engines.dovetail("e", keyed=True), 8),
+            "duckdb": (lambda: engines.duckdb("e", keyed=True), 1),
+            "polars": (lambda: engines.polars("e", keyed=True), 1),
+        },
+        times=7,
+    )
     case.judge({"duckdb": 2, "polars": float("inf")})
     return case
 
@@ -182,9 +179,14 @@ def keyed(engines: Engines) -> Case:
 def keyless(engines: Engines) -> Case:
     """No keys: ranges of time from a sample."""
     case = Case(f"backward, {engines.rows:,} x {engines.rows:,}, no keys", "at most 4 x DuckDB")
-    case.run("dovetail", lambda: engines.dovetail("e", keyed=False), warm=5, times=5)
-    case.run("duckdb", lambda: engines.duckdb("e", keyed=False), warm=1, times=3)
-    case.run("polars", lambda: engines.polars("e", keyed=False), warm=1, times=2)
+    case.run(
+        {
+            "dovetail": (lambda: engines.dovetail("e", keyed=False), 6),
+            "duckdb": (lambda: engines.duckdb("e", keyed=False), 1),
+            "polars": (lambda: engines.polars("e", keyed=False), 1),
+        },
+        times=7,
+    )
     case.judge({"duckdb": 4, "polars": float("inf")})
     return case
 
@@ -192,9 +194,14 @@ def keyless(engines: Engines) -> Case:
 def skewed(engines: Engines) -> Case:
     """Half of the rows have one key: with a sample it is cut by time."""
     case = Case(f"backward, {engines.rows:,} x {engines.rows:,}, half of the rows with one key", "at most 3 x DuckDB")
-    case.run("dovetail", lambda: engines.dovetail("h", keyed=True, sample=True), warm=4, times=4)
-    case.run("unsampled", lambda: engines.dovetail("h", keyed=True), warm=2, times=3)
-    case.run("duckdb", lambda: engines.duckdb("h", keyed=True), warm=1, times=3)
+    case.run(
+        {
+            "dovetail": (lambda: engines.dovetail("h", keyed=True, sample=True), 4),
+            "unsampled": (lambda: engines.dovetail("h", keyed=True), 2),
+            "duckdb": (lambda: engines.duckdb("h", keyed=True), 1),
+        },
+        times=4,
+    )
     case.judge({"duckdb": 3, "unsampled": float("inf")})
     return case
 
@@ -204,8 +211,8 @@ def against_spark(engines: Engines) -> Case:
     case = Case(
         f"backward, {engines.rows:,} x {engines.rows:,}, {KEYS:,} keys", "at least 20 x faster than Spark's own"
     )
-    case.run("dovetail", lambda: engines.dovetail("e", keyed=True), warm=5, times=4)
-    case.run("spark", lambda: engines.own("e"), warm=0, times=1)
+    case.run({"dovetail": (lambda: engines.dovetail("e", keyed=True), 5)}, times=4)
+    case.run({"spark": (lambda: engines.own("e"), 0)}, times=1)
     case.judge({"spark": 1 / 20})
     return case
 
@@ -216,8 +223,8 @@ def against_nearest(engines: Engines, rows: int) -> Case:
     for options in ({"broadcast": "R"}, {}):
         engines.dovetail("e", keyed=False, rows=rows, direction="nearest", **options)
     action = lambda: engines.dovetail("e", keyed=False, rows=rows, direction="nearest", broadcast="R")  # noqa: E731
-    case.run("dovetail", action, warm=6, times=6)
-    case.run("spark", lambda: engines.nearest(rows), warm=0, times=1)
+    case.run({"dovetail": (action, 6)}, times=6)
+    case.run({"spark": (lambda: engines.nearest(rows), 0)}, times=1)
     case.judge({"spark": 1 / 100})
     return case
 

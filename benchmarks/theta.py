@@ -9,7 +9,6 @@ with as many threads as Spark has cores.  Times are the best of several runs, be
 
 from __future__ import annotations
 
-import gc
 import os
 import shutil
 import subprocess
@@ -26,6 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
+from _timing import race
 from rich.console import Console
 from rich.table import Table
 
@@ -66,20 +66,6 @@ def make_data(folder: Path, rows: int) -> None:
             }
         )
         pq.write_table(table, folder / f"{side}{rows}.parquet", row_group_size=max(1, rows // 16))
-
-
-def best(run: Callable[[], int], *, warm: int, times: int, label: str) -> tuple[float, int]:
-    """The best time of several runs, and how many rows came out."""
-    found, seconds = 0, []
-    for number in range(warm + times):
-        gc.collect()
-        began = time.perf_counter()
-        found = run()
-        took = time.perf_counter() - began
-        console.print(f"  {label:<10} {'warm-up' if number < warm else 'run'} {took:7.2f} s", highlight=False)
-        if number >= warm:
-            seconds.append(took)
-    return min(seconds), found
 
 
 class Engines:
@@ -153,14 +139,13 @@ def band_on(rows: int) -> str:
 def band(engines: Engines, rows: int) -> Result:
     result = Result(f"band join, {rows:,} x {rows:,}", "at most 2 x DuckDB, faster than Polars")
     on = band_on(rows)
-    result.seconds["dovetail"], result.rows["dovetail"] = best(
-        lambda: engines.dovetail(rows, ["id", "v"], on), warm=12, times=5, label="dovetail"
-    )
-    result.seconds["duckdb"], result.rows["duckdb"] = best(
-        lambda: engines.duckdb(rows, ["id", "v"], on), warm=1, times=3, label="duckdb"
-    )
-    result.seconds["polars"], result.rows["polars"] = best(
-        lambda: engines.polars_band(rows, band_width(rows)), warm=1, times=3, label="polars"
+    result.seconds, result.rows = race(
+        {
+            "dovetail": (lambda: engines.dovetail(rows, ["id", "v"], on), 12),
+            "duckdb": (lambda: engines.duckdb(rows, ["id", "v"], on), 1),
+            "polars": (lambda: engines.polars_band(rows, band_width(rows)), 1),
+        },
+        times=5,
     )
     ratio, against = _ratio(result, "duckdb"), _ratio(result, "polars")
     result.judge(ratio <= 2 and against < 1, f"{ratio:.2f} x DuckDB, {against:.2f} x Polars")
@@ -171,11 +156,12 @@ def overlap(engines: Engines, rows: int) -> Result:
     result = Result(f"interval overlap, {rows:,} x {rows:,}", "at most 3 x DuckDB")
     on = "R.v < S.w AND S.v < R.w"
     columns = ["id", "v", "w"]
-    result.seconds["dovetail"], result.rows["dovetail"] = best(
-        lambda: engines.dovetail(rows, columns, on), warm=4, times=4, label="dovetail"
-    )
-    result.seconds["duckdb"], result.rows["duckdb"] = best(
-        lambda: engines.duckdb(rows, columns, on), warm=1, times=3, label="duckdb"
+    result.seconds, result.rows = race(
+        {
+            "dovetail": (lambda: engines.dovetail(rows, columns, on), 4),
+            "duckdb": (lambda: engines.duckdb(rows, columns, on), 1),
+        },
+        times=4,
     )
     ratio = _ratio(result, "duckdb")
     result.judge(ratio <= 3, f"{ratio:.2f} x DuckDB")
@@ -187,11 +173,12 @@ def equality(engines: Engines, rows: int) -> Result:
     width = SPAN / 45
     on = f"R.k = S.k AND R.v BETWEEN S.v - {width:.6f} AND S.v + {width:.6f}"
     columns = ["id", "k", "v"]
-    result.seconds["dovetail"], result.rows["dovetail"] = best(
-        lambda: engines.dovetail(rows, columns, on), warm=4, times=4, label="dovetail"
-    )
-    result.seconds["duckdb"], result.rows["duckdb"] = best(
-        lambda: engines.duckdb(rows, columns, on), warm=1, times=3, label="duckdb"
+    result.seconds, result.rows = race(
+        {
+            "dovetail": (lambda: engines.dovetail(rows, columns, on), 4),
+            "duckdb": (lambda: engines.duckdb(rows, columns, on), 1),
+        },
+        times=4,
     )
     ratio = _ratio(result, "duckdb")
     result.judge(ratio <= 2, f"{ratio:.2f} x DuckDB")
@@ -201,10 +188,9 @@ def equality(engines: Engines, rows: int) -> Result:
 def against_spark(engines: Engines, rows: int) -> Result:
     result = Result(f"band join, {rows:,} x {rows:,}", "at least 50 x faster than Spark's own join")
     on = band_on(rows)
-    result.seconds["dovetail"], result.rows["dovetail"] = best(
-        lambda: engines.dovetail(rows, ["id", "v"], on, broadcast="S"), warm=8, times=8, label="dovetail"
-    )
-    result.seconds["spark"], _ = best(lambda: engines.own(rows, ["id", "v"], on), warm=0, times=1, label="spark")
+    ours = lambda: engines.dovetail(rows, ["id", "v"], on, broadcast="S")  # noqa: E731
+    result.seconds, result.rows = race({"dovetail": (ours, 8)}, times=8)
+    result.seconds |= race({"spark": (lambda: engines.own(rows, ["id", "v"], on), 0)}, times=1)[0]
     ratio = result.seconds["spark"] / result.seconds["dovetail"]
     result.judge(ratio >= 50, f"{ratio:.0f} x faster")
     return result
@@ -212,10 +198,10 @@ def against_spark(engines: Engines, rows: int) -> Result:
 
 def scaling(engines: Engines, rows: int) -> Result:
     result = Result(f"band join, {rows // 2:,} and {rows:,} a side, constant output per row", "at most 2.4 x")
-    for label, size in (("half", rows // 2), ("whole", rows)):
-        result.seconds[label], result.rows[label] = best(
-            lambda size=size: engines.dovetail(size, ["id", "v"], band_on(size)), warm=3, times=5, label=label
-        )
+    sizes = {"half": rows // 2, "whole": rows}
+    result.seconds, result.rows = race(
+        {name: (lambda n=n: engines.dovetail(n, ["id", "v"], band_on(n)), 3) for name, n in sizes.items()}, times=5
+    )
     ratio = result.seconds["whole"] / result.seconds["half"]
     result.judge(ratio <= 2.4, f"{ratio:.2f} x the time for twice the rows")
     return result

@@ -5,7 +5,7 @@ Kernels know flat columns.  Spark could nest them, but it would write every row 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,8 +25,8 @@ class Nested:
     present: str | None = None
 
 
-def nest(rows: pa.RecordBatch, shape: Sequence[Nested]) -> pa.RecordBatch:
-    """The structs of a shape.
+def nest(rows: pa.RecordBatch, shape: Sequence[Nested], never_null: Collection[str] = ()) -> pa.RecordBatch:
+    """The structs of a shape, where some flat columns are known to have no NULL.
 
     Examples
     --------
@@ -35,13 +35,23 @@ def nest(rows: pa.RecordBatch, shape: Sequence[Nested]) -> pa.RecordBatch:
     >>> nest(rows, shape).to_pylist()
     [{'R': {'id': 1}, 'S': {'id': 3}}, {'R': {'id': 2}, 'S': None}]
     """
-    return pa.RecordBatch.from_arrays([_struct(rows, one) for one in shape], names=[one.name for one in shape])
+    return pa.RecordBatch.from_arrays(
+        [_struct(rows, one, never_null) for one in shape], names=[one.name for one in shape]
+    )
 
 
-def _struct(rows: pa.RecordBatch, shape: Nested) -> pa.Array[Any]:
-    parts = [rows.column(part) if isinstance(part, str) else _struct(rows, part) for _, part in shape.fields]
+def nullable(part: str | Nested, never_null: Collection[str]) -> bool:
+    """Whether a flat column or a struct may be NULL."""
+    return part not in never_null if isinstance(part, str) else part.present is not None
+
+
+def _struct(rows: pa.RecordBatch, shape: Nested, never_null: Collection[str]) -> pa.Array[Any]:
+    parts, fields = [], []
+    for name, part in shape.fields:
+        parts.append(rows.column(part) if isinstance(part, str) else _struct(rows, part, never_null))
+        fields.append(pa.field(name, parts[-1].type, nullable=nullable(part, never_null)))
     mask = None
     if shape.present is not None:
         there = rows.column(shape.present).to_numpy(zero_copy_only=False)
         mask = None if there.all() else pa.array(np.logical_not(there))
-    return pa.StructArray.from_arrays(parts, names=[name for name, _ in shape.fields], mask=mask)
+    return pa.StructArray.from_arrays(parts, fields=fields, mask=mask)

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from dovetail.families.asof.kernel import tie_kind
 from dovetail.families.asof.spec import DIRECTIONS, HOWS, AsofSpec, distance
 from dovetail.families.theta.spec import KeyType
+from dovetail.nesting import Nested
 from dovetail.reference.asof import asof_join
 
 INT64 = np.iinfo(np.int64)
@@ -120,6 +121,14 @@ class Case:
             exact=self.exact,
             within=distance(self.within, TIMES[self.time].key),
         )
+
+    def shape(self) -> list[Nested]:
+        """Joined rows as structs ``l`` and ``r``."""
+        left, right = (
+            tuple((name, f"{prefix}{at}") for at, name in enumerate(rows.column_names))
+            for prefix, rows in (("c", self.left), ("d", self.right))
+        )
+        return [Nested("l", left), Nested("r", right, "b" if self.how == "left" else None)]
 
     def meaning(self) -> list[dict[str, Any]]:
         """The nested loop's answer."""

@@ -20,6 +20,7 @@ from dovetail.families.asof import router, stages
 from dovetail.families.asof.router import Routing, fit, quantiles, without_sample
 from dovetail.families.asof.spec import LEFT, RIGHT
 from dovetail.families.asof.stages import METRICS, BesideStage, FitStage, JoinStage, RouteStage
+from dovetail.nesting import nest
 from dovetail.segments import one_batch, pack
 
 from .harness import TIMES, Case, cases, pair_of, table
@@ -65,9 +66,8 @@ def first_only(value: bytes | None, rows: int, *, batch: int) -> pa.Array:
 
 
 def joining(case: Case, **options: object) -> JoinStage:
-    names = (tuple(case.left.column_names), tuple(case.right.column_names))
     kind = BesideStage if options else JoinStage
-    stage = kind(case.spec(), names, **options)
+    stage = kind(case.spec(), **options)
     return pickle.loads(pickle.dumps(stage))
 
 
@@ -106,9 +106,10 @@ def shuffled(case: Case, knobs: Knobs) -> list[pa.RecordBatch]:
     return found
 
 
-def pairs(batches: list[pa.RecordBatch]) -> Counter:
-    found = [row for batch in batches for row in batch.to_pylist()]
-    return Counter(pair_of(row["l"], row["r"]) for row in found if row["m"] is None)
+def pairs(case: Case, batches: list[pa.RecordBatch]) -> Counter:
+    joined = [batch.filter(batch["m"].is_null()) for batch in batches]
+    rows = [row for batch in joined for row in nest(batch, case.shape()).to_pylist()]
+    return Counter(pair_of(row["l"], row["r"]) for row in rows)
 
 
 def counters(batches: list[pa.RecordBatch]) -> dict[str, int]:
@@ -129,7 +130,7 @@ def run(case: Case, knobs: Knobs) -> list[pa.RecordBatch]:
 @settings(max_examples=200)
 def test_every_routing_gives_the_nested_loop(case, knobs):
     found = run(case, knobs)
-    assert pairs(found) == case.expected()
+    assert pairs(case, found) == case.expected()
     counts = counters(found)
     assert counts["results"] == case.expected().total()
     if case.how == "left" and found:
@@ -151,7 +152,7 @@ def test_beside_the_whole_right_side(case, batch_rows, packed):
             batch.append_column("g", first_only(right, batch.num_rows, batch=i)) for i, batch in enumerate(batches)
         ]
         found = list(stage(iter(marked)))
-    assert pairs(found) == case.expected()
+    assert pairs(case, found) == case.expected()
 
 
 @given(cases(times=("bigint", "double")), knobs)
@@ -193,7 +194,7 @@ def test_a_heavy_key_is_cut_by_time(direction):
     case = Case(left, right, ("long",), "bigint", direction=direction, how="left")
     knobs = Knobs(partitions=4, buckets=64, cell_rows=1 << 20, batch_rows=100)
     found = run(case, knobs)
-    assert pairs(found) == case.expected()
+    assert pairs(case, found) == case.expected()
     loads = [dict(zip(METRICS, row["m"], strict=True)) for b in found for row in b.to_pylist() if row["m"] is not None]
     heaviest = max(one["rows_left"] + one["rows_right"] - one["copies"] for one in loads)
     assert heaviest < 1600 / 4

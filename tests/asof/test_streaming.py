@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dovetail.families.asof.spec import DIRECTIONS, HOWS, LEFT, RIGHT
 from dovetail.families.asof.stages import JoinStage
 from dovetail.families.asof.streaming import MOST_SEGMENTS, STREAM_METRICS, AsofKernel, CellOfKeys
+from dovetail.nesting import nest
 from dovetail.reference.asof import asof_join
 from dovetail.segments import one_batch, pack, unpack
 
@@ -30,8 +31,7 @@ class Run:
     watermark: int | None = None
 
     def __post_init__(self) -> None:
-        names = (tuple(self.case.left.column_names), tuple(self.case.right.column_names))
-        self.stage = JoinStage(self.case.spec(), names)
+        self.stage = JoinStage(self.case.spec())
         self.state: dict[str, bytes] = {}
         self.found: Counter = Counter()
         self.counts: Counter = Counter()
@@ -46,7 +46,7 @@ class Run:
         if end:
             kernel.end()
         for batch in kernel.results():
-            self.found.update(pair_of(row["l"], row["r"]) for row in batch.to_pylist())
+            self.found.update(pair_of(row["l"], row["r"]) for row in nest(batch, self.case.shape()).to_pylist())
         changes = kernel.changes()
         assert changes.dropped <= set(self.state)
         assert not changes.dropped & set(changes.stored)

@@ -20,7 +20,7 @@ from dovetail.nesting import Nested
 from dovetail.placement import placed
 from dovetail.plan.approx import RESERVED, ApproxPlan
 from dovetail.segments import binary_column, blocks, pack
-from dovetail.spark.frames import Side, conjunction, filtered_sides, hash_column, identity, key_columns
+from dovetail.spark.frames import Side, conjunction, filtered_sides, hash_column, identity, key_columns, payload_source
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function, carrying
 from dovetail.spark.stream import PACKED, run_kernel
@@ -128,13 +128,16 @@ def _cell_counts(flat: list[DataFrame], cells: int) -> Column:
 
 
 def _fields(sides: Mapping[str, Side], spec: ApproxSpec) -> list[T.StructField]:
-    fields = [
-        T.StructField(f"i{at}_{number}", field.dataType)
-        for at, alias in enumerate(spec.aliases)
-        for number, (_, field) in enumerate(sides[alias].payload)
-    ]
+    fields = []
+    for at, alias in enumerate(spec.aliases):
+        sources = [payload_source(sides[alias], key) for key in spec.keys[at]]
+        # Rows with a NULL key have stayed behind.
+        keys = {source.column for source in sources if source is not None}
+        for number, (_, field) in enumerate(sides[alias].payload):
+            nullable = field.nullable and number not in keys
+            fields.append(T.StructField(f"i{at}_{number}", field.dataType, nullable))
     kinds: dict[str, T.DataType] = {"cell": T.IntegerType(), "stratum": T.IntegerType(), "weight": T.DoubleType()}
-    return fields + [T.StructField(n, kinds.get(n, T.LongType())) for n in spec.output_names()[len(fields) :]]
+    return fields + [T.StructField(n, kinds.get(n, T.LongType()), False) for n in spec.output_names()[len(fields) :]]
 
 
 def _sampling(spec: ApproxSpec) -> Nested:

@@ -19,6 +19,7 @@ from dovetail.families.asof.stages import METRICS, BesideStage, FitStage, JoinSt
 from dovetail.families.asof.streaming import CELLS, STREAM_METRICS, AsofKernel, CellOfKeys
 from dovetail.families.theta.joining import PackStage
 from dovetail.families.theta.spec import KeyType
+from dovetail.nesting import Nested
 from dovetail.plan.asof import AsofPlan, Columns, Facts
 from dovetail.sampling import DENSE, SPARSE
 from dovetail.spark.frames import compared_type, identity, quoted, same_session
@@ -108,10 +109,7 @@ class _Flat:
             times.append(self._place(frame, plan.columns.time[side], plan.time, columns))
             keys.append(tuple(places))
             self.columns.append(columns)
-        self.types = [
-            T.StructType([T.StructField(field.name, field.dataType) for field in frame.schema.fields])
-            for frame in self.frames
-        ]
+        self.types = [frame.schema for frame in self.frames]
         arrow = [tuple(to_arrow_type(f.dataType, timezone="UTC") for f in kind.fields) for kind in self.types]
         self.spec = AsofSpec(
             payload=(len(arrow[LEFT]), len(arrow[RIGHT])),
@@ -163,19 +161,23 @@ class _Flat:
         columns = [F.col(quoted(name)).cast(kind.ddl) for name, kind in zip(names, kinds, strict=True)]
         return self.frames[side].select(*[column.alias(f"k{at}") for at, column in enumerate(columns)])
 
-    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The names of the payload columns of each side."""
-        return tuple(self.types[LEFT].fieldNames()), tuple(self.types[RIGHT].fieldNames())
+    def fields(self) -> list[T.StructField]:
+        """The columns that the joining stages give."""
+        given = [*self.types[LEFT].fields, *self.types[RIGHT].fields, T.StructField("b", T.BooleanType())]
+        named = zip(self.spec.output_names(), given, strict=False)
+        return [T.StructField(name, field.dataType, field.nullable) for name, field in named]
 
     def schema(self) -> T.StructType:
-        """What the joining stages give."""
-        return T.StructType(
-            [
-                T.StructField("l", self.types[LEFT]),
-                T.StructField("r", self.types[RIGHT]),
-                T.StructField("m", T.ArrayType(T.LongType())),
-            ]
-        )
+        """The same and the counters."""
+        return T.StructType([*self.fields(), T.StructField("m", T.ArrayType(T.LongType()))])
+
+    def shape(self, aliases: Sequence[str]) -> list[Nested]:
+        """The structs that those columns come out as, one for each input."""
+        present = (None, "b" if self.spec.how == "left" else None)
+        return [
+            Nested(alias, tuple((name, f"{'cd'[side]}{at}") for at, name in enumerate(self.types[side].names)), there)
+            for side, (alias, there) in enumerate(zip(aliases, present, strict=True))
+        ]
 
 
 def asof_frame(frames: Mapping[str, DataFrame], plan: AsofPlan) -> DataFrame:
@@ -185,12 +187,7 @@ def asof_frame(frames: Mapping[str, DataFrame], plan: AsofPlan) -> DataFrame:
     recorder = Recorder(
         f"dovetail({','.join(plan.inputs)})", plan.shuffle_partitions, streaming=bool(plan.streams), names=names
     )
-    if plan.mode == "stream":
-        rows = _streamed(flat, plan, recorder)
-    else:
-        rows = (_beside if plan.mode == "beside" else _shuffled)(flat, plan, recorder)
-    left, right = plan.inputs
-    joined = rows.select(F.col("l").alias(left), F.col("r").alias(right))
+    joined = _WAYS[plan.mode](flat, plan, recorder)
     return attach(joined, Handle(plan, [recorder]))
 
 
@@ -205,7 +202,7 @@ def _shuffled(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:
     dealt = segments[0].unionByName(segments[1]).repartition(partitions, "number")
     # Right rows first: a cell keeps them, and lets its left rows pass by.
     in_turn = dealt.sortWithinPartitions("number", "turn")
-    return recorder.run(in_turn, JoinStage(flat.spec, flat.names()), flat.schema(), by="number")
+    return recorder.run(in_turn, JoinStage(flat.spec), flat.schema(), by="number", shape=flat.shape(plan.inputs))
 
 
 def _routing(flat: _Flat, plan: AsofPlan, blind: bytes) -> Column:
@@ -221,14 +218,14 @@ def _routing(flat: _Flat, plan: AsofPlan, blind: bytes) -> Column:
 def _beside(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:
     whole = flat.flat(RIGHT).coalesce(1).mapInArrow(arrow_function(PackStage()), _SEGMENT).scalar()
     streaming = bool(plan.streams)
-    stage = BesideStage(flat.spec, flat.names(), packed=streaming)
+    stage = BesideStage(flat.spec, packed=streaming)
     rows = flat.flat(LEFT)
     if streaming:
         blocks = rows.mapInArrow(arrow_function(PackStage(whole=False)), _SEGMENT)
         rows = blocks.select("segment", whole.alias("g"))
     else:
         rows = carrying(rows, F.array(whole))
-    return recorder.run(rows, stage, flat.schema())
+    return recorder.run(rows, stage, flat.schema(), shape=flat.shape(plan.inputs))
 
 
 def _streamed(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:
@@ -237,6 +234,10 @@ def _streamed(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:
     for side in (LEFT, RIGHT):
         cells = CellOfKeys(spec.keys[side], CELLS) if plan.keyed else None
         packed.append(flat.flat(side).mapInArrow(arrow_function(PackRows(side, cells)), PACKED))
-    make = partial(AsofKernel, JoinStage(flat.spec, flat.names()))
+    make = partial(AsofKernel, JoinStage(flat.spec))
     join = identity(dict(zip(plan.inputs, flat.frames, strict=True)), plan.identity())
-    return run_kernel(packed, make, recorder, flat.schema().fields[:2], join, event_time=True)
+    shape = flat.shape(plan.inputs)
+    return run_kernel(packed, make, recorder, flat.fields(), join, event_time=True, shape=shape)
+
+
+_WAYS = {"stream": _streamed, "beside": _beside, "batch": _shuffled}

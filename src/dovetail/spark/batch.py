@@ -88,14 +88,24 @@ class _Counted:
         }
 
     def schema(self, stage: PairStage) -> T.StructType:
-        fields = [T.StructField(f"c{at}", f.dataType) for at, (_, f) in enumerate(self.points.payload)]
+        fields = self._fields("c", POINTS)
         if stage.lists_pairs:
-            fields += [T.StructField(f"d{at}", f.dataType) for at, (_, f) in enumerate(self.boxes.payload)]
+            fields += self._fields("d", BOXES)
             if self.plan.kernel_options.how == "left" or self.candidates:
                 fields.append(T.StructField("b", T.BooleanType()))
         if self.candidates:
             fields += [T.StructField("n", T.IntegerType()), T.StructField("r", T.LongType())]
         return T.StructType([*fields, T.StructField("m", T.ArrayType(T.LongType()))])
+
+    def _fields(self, prefix: str, side: int) -> list[T.StructField]:
+        payload = (self.points, self.boxes)[side].payload
+        # NULL matches nothing: what is compared has no NULL in the pairs of an inner join.
+        inner = self.plan.kernel_options.how == "inner" and not self.candidates
+        compared = {source.column for source in self.sources[side] if inner and source is not None}
+        return [
+            T.StructField(f"{prefix}{at}", field.dataType, field.nullable and at not in compared)
+            for at, (_, field) in enumerate(payload)
+        ]
 
     def _sources(self, side: int) -> tuple[Source | None, ...]:
         """Which keys are in the payload already; a filter that hides keys makes them columns of their own."""

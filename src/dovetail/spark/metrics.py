@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,7 +23,7 @@ from pyspark.sql.utils import is_remote
 from dovetail.errors import ArgumentError
 from dovetail.nesting import Nested, nest
 from dovetail.plan import Plan
-from dovetail.spark.frames import nested_fields
+from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Ledger, Stage, tapped
 from dovetail.spark.routing import arrow_function, cell_function
 
@@ -68,10 +68,12 @@ class Recorder:
         The last column of `schema` (``m``) holds the counters of a cell, on a row of its own.  With a `shape`, the
         other columns come out as its structs.
         """
+        apart = not self.streaming and not is_remote()
         if shape is not None:
-            stage = nesting(stage, shape)
-            schema = T.StructType([*nested_fields(schema.fields, shape), schema.fields[-1]])
-        if not self.streaming and not is_remote():
+            # Counters that travel among the rows make a row of NULLs.
+            stage = nesting(stage, shape, never_null(schema.fields) if apart else ())
+            schema = T.StructType([*nested_fields(schema.fields, shape, whole=apart), schema.fields[-1]])
+        if apart:
             ledger = Ledger()
             self.ledgers.append(ledger)
             stage = tapped(stage, ledger, inputs.sparkSession.sparkContext)
@@ -117,12 +119,12 @@ class Recorder:
         return _derived(raw, self.tasks)
 
 
-def nesting(stage: Stage, shape: Sequence[Nested]) -> Stage:
+def nesting(stage: Stage, shape: Sequence[Nested], certain: Collection[str]) -> Stage:
     """A stage whose rows come out in the structs of a shape, before the column of the counters."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in stage(batches):
-            yield nest(rows, shape).append_column("m", rows.column(rows.num_columns - 1))
+            yield nest(rows, shape, certain).append_column("m", rows.column(rows.num_columns - 1))
 
     return run
 

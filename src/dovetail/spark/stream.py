@@ -10,7 +10,7 @@ restarts is Spark's: all that a kernel knows is in that map.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -28,7 +28,7 @@ from dovetail.errors import SetupError
 from dovetail.family import StreamKernel
 from dovetail.nesting import Nested, nest
 from dovetail.segments import binary_column, blocks, pack, typed, unpack
-from dovetail.spark.frames import nested_fields
+from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Recorder
 from dovetail.spark.routing import arrow_function
@@ -254,6 +254,8 @@ class UnpackRows:
 
     types: tuple[pa.DataType, ...]
     shape: Sequence[Nested] | None = None
+    certain: Collection[str] = ()
+    """Columns that have no NULL."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
@@ -262,7 +264,7 @@ class UnpackRows:
                 if segment.is_valid:
                     rows = unpack(segment.as_buffer())
                     rows = pa.RecordBatch.from_arrays(typed(rows.columns, self.types), names=rows.schema.names)
-                    yield rows if self.shape is None else nest(rows, self.shape)
+                    yield rows if self.shape is None else nest(rows, self.shape, self.certain)
 
 
 def run_kernel(
@@ -310,8 +312,8 @@ def run_kernel(
     _check_store(together)
     cell, mode = sealed(Cell(make, recorder.names, Mark.of(join))), "EventTime" if event_time else "None"
     found = recorder.counted(together.groupBy("cell").transformWithState(cell, RESULT, "append", mode))
-    leaving = list(fields) if shape is None else nested_fields(fields, shape)
-    return found.mapInArrow(arrow_function(UnpackRows(types, shape)), T.StructType(leaving))
+    leaving = list(fields) if shape is None else nested_fields(fields, shape, whole=True)
+    return found.mapInArrow(arrow_function(UnpackRows(types, shape, never_null(fields))), T.StructType(leaving))
 
 
 def _whole_cells(

@@ -110,9 +110,9 @@ def _packed(side: Side, router: WindowRouter, *, streaming: bool) -> DataFrame:
 def _fields(sides: Mapping[str, Side], spec: WindowJoinSpec) -> list[T.StructField]:
     """The flat columns that leave a kernel; those behind the payloads say which inputs are present."""
     names = spec.output_names()
-    kinds = [field.dataType for side in spec.emitted for _, field in sides[spec.aliases[side]].payload]
-    kinds += [T.BooleanType()] * (len(names) - len(kinds))
-    return [T.StructField(name, kind) for name, kind in zip(names, kinds, strict=True)]
+    given = [field for side in spec.emitted for _, field in sides[spec.aliases[side]].payload]
+    given += [T.StructField("present", T.BooleanType())] * (len(names) - len(given))
+    return [T.StructField(name, field.dataType, field.nullable) for name, field in zip(names, given, strict=True)]
 
 
 def check_times(frames: Mapping[str, DataFrame], time: str | Mapping[str, str]) -> tuple[dict[str, str], bool]:

@@ -134,7 +134,7 @@ def _is_outer(plan: ThetaPlan) -> bool:
 def _fields(sides: Mapping[str, Side], plan: ThetaPlan) -> list[T.StructField]:
     inputs = _emitted(plan)
     fields = [
-        T.StructField(f"i{at}_{number}", field.dataType)
+        T.StructField(f"i{at}_{number}", field.dataType, field.nullable)
         for at, alias in enumerate(inputs)
         for number, (_, field) in enumerate(sides[alias].payload)
     ]

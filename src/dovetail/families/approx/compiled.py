@@ -238,6 +238,28 @@ def _explain(
 
 
 @njit(_nrt=False)
+def _pair_up(
+    row: int, s: int, other: int, weight: float, number: int, lists: Lists, out: Out
+) -> int:  # pragma: no cover - compiled
+    """Pairs of a new row with a list from `other` on; where the chunk ends, the row to go on with, else -1.
+
+    What most joins are: two inputs, and the list is the condition.
+    """
+    found, after = out.found, lists.after
+    at = first = out.fill[0]
+    while other >= 0 and at < out.at.size:
+        found[s, at] = row
+        found[1 - s, at] = other
+        out.weight[at] = weight
+        out.at[at] = number
+        other = after[other]
+        at += 1
+    out.fill[0] = at
+    out.fill[1] += at - first
+    return other
+
+
+@njit(_nrt=False)
 def probe(
     row: int, number: int, rows: Rows, axes: Axes, lists: Lists, tally: Tally, cursor: Index, out: Out
 ) -> bool:  # pragma: no cover - compiled
@@ -260,6 +282,10 @@ def probe(
         cursor[0] = 0
         cursor[1] = lists.head[(s + 1) % sides, bucket]
     depth = cursor[0]
+    if sides == 2 and plain and not scan and out.seen.size == 0:
+        cursor[1] = _pair_up(row, s, cursor[1], weight, number, lists, out)
+        cursor[0] = FRESH if cursor[1] < 0 else 0
+        return bool(cursor[1] < 0)
     while depth >= 0:
         other = cursor[1 + depth]
         if other < 0:

@@ -24,6 +24,10 @@ BACKWARD, FORWARD, NEAREST = 0, 1, 2
 
 _SMALL = 24
 """Buckets up to this length are sorted by insertion."""
+_FEW = 8
+"""So many rows are looked at one after the other."""
+_BLOCK = 512
+"""Rows whose steps are taken together."""
 
 
 @njit
@@ -170,31 +174,49 @@ def tied(times: Codes, starts: Index) -> tuple[Index, Index]:  # pragma: no cove
     return positions[:found], runs[:found]
 
 
-@njit(inline="always")
+@njit
 def _first_not_below(
-    time: int,
+    numbers: Index,
+    codes: Codes,
     or_equal: bool,
     times: Codes,
-    begin: int,
-    end: int,
+    starts: Index,
     table: Places,
-    table_begin: int,
-    shift: Any,
-) -> Any:  # pragma: no cover
-    """The first position of a run whose time is not below `time`, or, with `or_equal`, above it."""
-    if begin == end or time < times[begin]:
-        return begin
-    if time > times[end - 1]:
-        return end
-    bucket = np.int64((np.uint64(time) - np.uint64(times[begin])) >> shift)
-    low, high = np.int64(table[table_begin + bucket]), np.int64(table[table_begin + bucket + 1])
-    while low < high:
-        middle = (low + high) >> 1
-        if times[middle] < time or (or_equal and times[middle] == time):
-            low = middle + 1
-        else:
-            high = middle
-    return low
+    begins: Index,
+    shifts: Shifts,
+) -> Places:  # pragma: no cover
+    """For each row the first position of its run whose time is not below its own, or, with `or_equal`, above it.
+
+    Each step of a block of rows looks at memory that has nothing to do with that of its neighbours, so the processor
+    fetches for many rows at once; with all steps of one row after another it would wait for each.
+    """
+    out = np.empty(codes.size, dtype=np.int32)
+    lows = np.empty(_BLOCK, dtype=np.int64)
+    highs = np.empty(_BLOCK, dtype=np.int64)
+    for first in range(0, codes.size, _BLOCK):
+        size = min(_BLOCK, codes.size - first)
+        for j in range(size):
+            g, time = numbers[first + j], codes[first + j]
+            begin, end = (starts[g], starts[g + 1]) if g >= 0 else (np.int64(0), np.int64(0))
+            if begin == end or time < times[begin]:
+                lows[j] = highs[j] = begin
+            elif time > times[end - 1]:
+                lows[j] = highs[j] = end
+            else:
+                at = begins[g] + np.int64((np.uint64(time) - np.uint64(times[begin])) >> shifts[g])
+                lows[j], highs[j] = table[at], table[at + 1]
+        for j in range(size):
+            low, high, time = lows[j], highs[j], codes[first + j]
+            while high - low > _FEW:
+                middle = (low + high) >> 1
+                if times[middle] < time or (or_equal and times[middle] == time):
+                    low = middle + 1
+                else:
+                    high = middle
+            while low < high and (times[low] < time or (or_equal and times[low] == time)):
+                low += 1
+            out[first + j] = low
+    return out
 
 
 @njit
@@ -222,6 +244,11 @@ def match(
     """
     floats = values.size > 0
     out = np.empty(codes.size, dtype=np.int32)
+    both = direction == NEAREST and not exact
+    or_equal = exact if direction != FORWARD else not exact
+    firsts = _first_not_below(numbers, codes, or_equal, times, starts, table, begins, shifts)
+    # With exact matches the row after the last one at or before is all that nearest needs.
+    seconds = _first_not_below(numbers, codes, True, times, starts, table, begins, shifts) if both else firsts
     for i in range(codes.size):
         g = numbers[i]
         out[i] = -1
@@ -231,13 +258,9 @@ def match(
         before: Any = np.int64(-1)
         after: Any = np.int64(-1)
         if direction != FORWARD:
-            at = _first_not_below(time, exact, times, begin, end, table, begins[g], shifts[g])
-            before = at - 1 if at > begin else np.int64(-1)
-            after = at if at < end else np.int64(-1)
-        if direction == FORWARD or (direction == NEAREST and not exact):
-            # With exact matches the row after the last one at or before is all that nearest needs.
-            at = _first_not_below(time, not exact, times, begin, end, table, begins[g], shifts[g])
-            after = at if at < end else np.int64(-1)
+            before = np.int64(firsts[i]) - 1 if firsts[i] > begin else np.int64(-1)
+        if direction != BACKWARD:
+            after = np.int64(seconds[i]) if seconds[i] < end else np.int64(-1)
         if direction == BACKWARD:
             best = before
         elif direction == FORWARD or before < 0:

@@ -102,6 +102,11 @@ class AsofSpec:
     exact: bool = True
     within: int | float | None = None
 
+    def output_names(self) -> tuple[str, ...]:
+        """The columns of joined rows: both payloads and, where right rows may be missing, whether there is one."""
+        sides = [f"{prefix}{at}" for prefix, size in zip("cd", self.payload, strict=True) for at in range(size)]
+        return (*sides, "b") if self.how == "left" else tuple(sides)
+
     def __post_init__(self) -> None:
         if self.time == "rank":
             raise ArgumentError("a time without a 64-bit code", accepted="a time of kind int, float32 or float64")

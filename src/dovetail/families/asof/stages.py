@@ -166,48 +166,45 @@ class RouteStage:
 class PairStage:
     """What joining has in common, with a shuffle or without.
 
-    Joined rows leave as one struct for each side, then the counters (``m``), which have a row of their own.
+    Joined rows leave as the columns of the spec, then the counters (``m``), which have a row of their own.
     """
 
     spec: AsofSpec
-    names: tuple[tuple[str, ...], tuple[str, ...]]
-    """Names of the payload columns of each side."""
 
     def rows_out(self, left: pa.RecordBatch, index: RightIndex | None, found: Places) -> pa.RecordBatch | None:
         """Joined rows; None where there are none."""
-        hit = found >= 0
+        spec, hit = self.spec, found >= 0
         matched = int(np.count_nonzero(hit))
-        if self.spec.how == "inner" and matched < left.num_rows:
+        if spec.how == "inner" and matched < left.num_rows:
             if matched == 0:
                 return None
             chosen = np.flatnonzero(hit)
             left, found, hit = left.take(chosen), found[chosen], hit[chosen]
-        size = left.num_rows
-        structs = [self._struct(left.columns, LEFT, None)]
+        columns = typed(left.columns[: spec.payload[LEFT]], spec.types[LEFT])
         if index is None or matched == 0:
-            structs.append(pa.nulls(size, pa.struct(self._fields(RIGHT))))
+            columns += [_nulls(left.num_rows, kind) for kind in spec.types[RIGHT]]
         else:
-            missing = None if matched == size or self.spec.how == "inner" else ~hit
-            picks = found if missing is None else np.where(hit, found, 0)
-            right = picked(index.rows.select(range(self.spec.payload[RIGHT])), picks)
-            structs.append(self._struct(right.columns, RIGHT, missing))
-        return self._batch([*structs, pa.nulls(size, pa.list_(pa.int64()))])
-
-    def _struct(self, columns: list[pa.Array[Any]], side: int, missing: Any) -> pa.Array[Any]:
-        parts = typed(columns[: self.spec.payload[side]], self.spec.types[side])
-        mask = None if missing is None else pa.array(missing)
-        return pa.StructArray.from_arrays(parts, fields=self._fields(side), mask=mask)
-
-    def _fields(self, side: int) -> list[pa.Field[Any]]:
-        return [pa.field(name, kind) for name, kind in zip(self.names[side], self.spec.types[side], strict=True)]
+            right = picked(index.rows.select(range(spec.payload[RIGHT])), np.maximum(found, 0))
+            columns += typed(right.columns, spec.types[RIGHT])
+        if spec.how == "left":
+            columns.append(pa.array(hit))
+        return self._batch(columns, _nulls(left.num_rows, _COUNTERS))
 
     def counts(self, values: list[int]) -> pa.RecordBatch:
         """The counters of a cell as a row of their own."""
-        structs = [pa.nulls(1, pa.struct(self._fields(side))) for side in (LEFT, RIGHT)]
-        return self._batch([*structs, pa.array([values], pa.list_(pa.int64()))])
+        kinds = [*self.spec.types[LEFT], *self.spec.types[RIGHT], *([pa.bool_()] * (self.spec.how == "left"))]
+        return self._batch([_nulls(1, kind) for kind in kinds], pa.array([values], _COUNTERS))
 
-    def _batch(self, columns: list[pa.Array[Any]]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays(columns, names=["l", "r", "m"])
+    def _batch(self, columns: list[pa.Array[Any]], counters: pa.Array[Any]) -> pa.RecordBatch:
+        return pa.RecordBatch.from_arrays([*columns, counters], names=[*self.spec.output_names(), "m"])
+
+
+_COUNTERS = pa.list_(pa.int64())
+
+
+def _nulls(size: int, kind: pa.DataType) -> pa.Array[Any]:
+    column: pa.Array[Any] = pa.nulls(size, kind)  # type: ignore[call-overload]
+    return column
 
 
 @dataclass(frozen=True)

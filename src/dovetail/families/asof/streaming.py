@@ -152,7 +152,7 @@ class AsofKernel:
         out = self.stage.rows_out(left, index, found)
         if out is not None:
             self.counters["results"] += out.num_rows
-            yield out.select([0, 1])
+            yield out.drop_columns(["m"])
 
     def _horizon(self, times: Codes, index: RightIndex | None, found: Places) -> Codes:
         """The last time at which a right row could still change a match."""

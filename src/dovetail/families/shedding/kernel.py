@@ -350,6 +350,15 @@ class DropKernel(SheddingKernel):
 
     shed: Shed = field(default_factory=RandomDrop)
 
+    def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
+        """Take up the state."""
+        super().restore(state, watermark)
+        control = self.control
+        if control.call == 0 and self.shed.throttle is not None:
+            # Nothing is known yet, but rows that meet rows are mostly what costs: their pairs, so each side's root.
+            control.keep[:] = control.held[:] = self.shed.throttle**0.5
+        self._entered = control.keep.copy()
+
     def push(self, side: int, rows: pa.RecordBatch) -> None:
         """Take in a random part of new rows."""
         if TOP in (rows.schema.metadata or {}):
@@ -375,7 +384,10 @@ class DropKernel(SheddingKernel):
             self._reorder(orders)
 
     def _matches(self, turn: int, piles: list[Pile]) -> Iterator[tuple[list[Pile], Partial]]:
-        chance = float(self.control.keep.prod())
+        # New rows came in by the rates before this adaptation, and windows hold rows of older ones.
+        keep = self.control.held.copy()
+        keep[turn] = self._entered[turn]
+        chance = float(keep.prod())
         other, usual = self._order_to_try(turn)
         tried = self._random.random(piles[turn].size) < (0.0 if usual else ELSEWHERE)
         for flags, order, known in ((~tried, self.control.orders[turn], True), (tried, other, False)):
@@ -384,7 +396,7 @@ class DropKernel(SheddingKernel):
                 continue
             search = self._search(turn, piles, order)
             for matches in search.matches(turn, rows):
-                self.missed += dropped_matches(matches, self.control.keep)
+                self.missed += dropped_matches(matches, keep)
                 yield piles, matches
             self._booked(search)
             self.counters["work_full"] += round(search.compared / chance)

@@ -373,3 +373,13 @@ def text_hashes(offsets: Index, payload: npt.NDArray[np.uint8]) -> Index:  # pra
             total = (total ^ np.uint64(payload[at])) * np.uint64(0x100000001B3)
         out[k] = np.int64(total)
     return out
+
+
+@njit
+def mix_into(total: Index, codes: Index) -> None:  # pragma: no cover
+    """Mix one more number into each row's hash (the finaliser of splitmix64)."""
+    for k in range(total.size):
+        mixed = np.uint64(total[k] ^ codes[k])
+        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        total[k] = np.int64(mixed ^ (mixed >> np.uint64(31)))

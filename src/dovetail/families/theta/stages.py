@@ -18,13 +18,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from dovetail.codes import Codes, order_codes, valid_mask
 from dovetail.families.theta import compiled
-from dovetail.families.theta.compiled import text_hashes
+from dovetail.families.theta.compiled import mix_into, text_hashes
 from dovetail.families.theta.encode import Keys, routing_boxes, routing_points, usable
 from dovetail.families.theta.kernel import Index
 from dovetail.families.theta.papers import PairRouting, end_codes, partition_axis
@@ -240,10 +239,10 @@ def row_hashes(block: pa.RecordBatch, payload: int) -> Index:
     It decides where a row of a frequent value goes, so it must not depend on the order in which rows arrive: a
     task that Spark runs again may see them in another.
     """
-    total = np.zeros(block.num_rows, dtype=np.uint64)
+    total = np.zeros(block.num_rows, dtype=np.int64)
     for column in block.columns[:payload]:
-        total = _mix(total ^ _content(column).view(np.uint64))
-    return total.view(np.int64)
+        mix_into(total, _content(column))
+    return total
 
 
 def _content(column: pa.Array[Any]) -> Index:
@@ -266,10 +265,3 @@ def _content(column: pa.Array[Any]) -> Index:
         return np.zeros(len(column), dtype=np.int64)
     # What lies in the buffer under a NULL is nobody's business, least of all a hash's.
     return codes if column.null_count == 0 else np.where(valid_mask(column), codes, 0)
-
-
-def _mix(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    with np.errstate(over="ignore"):
-        values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return values ^ (values >> np.uint64(31))

@@ -1,0 +1,44 @@
+"""Times of engines that take turns: a machine that is slow for a minute is slow for all of them."""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Mapping
+
+from rich.console import Console
+
+Action = Callable[[], int]
+"""Something to time; it returns how many rows came out."""
+
+console = Console()
+
+
+def race(engines: Mapping[str, tuple[Action, int]], *, times: int) -> tuple[dict[str, float], dict[str, int]]:
+    """The best seconds of each engine, and the rows it found.
+
+    Parameters
+    ----------
+    engines
+        What to time, and how many runs of it come first that do not count.
+    times
+        Runs of each that count.
+    """
+    seconds: dict[str, float] = {}
+    rows: dict[str, int] = {}
+
+    def timed(engine: str, what: str) -> float:
+        gc.collect()
+        began = time.perf_counter()
+        rows[engine] = engines[engine][0]()
+        took = time.perf_counter() - began
+        console.print(f"  {engine:<10} {what} {took:8.2f} s", highlight=False)
+        return took
+
+    for engine, (_, warm) in engines.items():
+        for _ in range(warm):
+            timed(engine, "warm-up")
+    for _ in range(times):
+        for engine in engines:
+            seconds[engine] = min(timed(engine, "run"), seconds.get(engine, float("inf")))
+    return seconds, rows
