@@ -110,6 +110,23 @@ def test_names_types_and_ties(spark):
     assert "the last one by map, then all its columns" in first._dovetail.plan.text()
 
 
+def test_what_cannot_be_null(spark):
+    """Spark need not look for a NULL where there is none: structs, and what the user's own schema rules out."""
+    left = spark.range(3).selectExpr("id", "nullif(id, 1) AS v")
+    right = spark.range(3).selectExpr("id", "nullif(id, 2) AS w")
+    for how, missing in (("inner", False), ("left", True)):
+        joined = dt.asof_join({"L": left, "R": right}, time="id", how=how, allow_exact_matches=False)
+        assert [field.nullable for field in joined.schema] == [False, missing]
+        for alias in "LR":
+            assert [field.nullable for field in joined.schema[alias].dataType] == [False, True]
+        found = {row.L.id: (row.L.v, row.R and (row.R.id, row.R.w)) for row in joined.collect()}
+        assert found.pop(0, (0, None)) == (0, None)
+        assert found == {1: (None, (0, 0)), 2: (2, (1, 1))}
+    pairs = dt.theta_join({"L": left, "R": right}, on="L.v < R.w", sample=False)
+    assert [field.nullable for field in pairs.schema["L"].dataType] == [False, False]  # NULL is below nothing
+    assert [tuple(row.L) + tuple(row.R) for row in pairs.collect()] == [(0, 0, 1, 1)]
+
+
 def test_dates_and_strict_matches(spark):
     days = spark.createDataFrame([(date(2026, 1, d),) for d in (1, 2, 5)], "d date")
     joined = dt.asof_join({"a": days, "b": days}, time="d", allow_exact_matches=False, within="36 hours", how="left")

@@ -51,6 +51,21 @@ class TestConf:
             "y",
         )
 
+    def test_the_collector_of_the_caller_wins(self, monkeypatch, tmp_path):
+        """Two choices of a collector, and the JVM does not start."""
+        for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "SPARK_CONF_DIR"):
+            monkeypatch.delenv(name, raising=False)
+        setting = "spark.driver.defaultJavaOptions"
+        assert build_conf()[setting] == "-XX:+UseParallelGC"
+        assert setting not in build_conf(conf={"spark.driver.extraJavaOptions": "-Dx=1 -XX:+UseG1GC"})
+        assert build_conf(conf={setting: "-XX:+UseZGC"})[setting] == "-XX:+UseZGC"
+        (tmp_path / "spark-defaults.conf").write_text("spark.driver.extraJavaOptions -XX:+UseSerialGC")
+        monkeypatch.setenv("SPARK_CONF_DIR", str(tmp_path))
+        assert setting not in build_conf()
+        monkeypatch.delenv("SPARK_CONF_DIR")
+        monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:+UseShenandoahGC")
+        assert setting not in build_conf()
+
     @pytest.mark.parametrize("master", ["spark://far:7077", "yarn", "k8s://https://far"])
     def test_a_cluster_can_reach_the_driver_and_needs_no_package_for_its_daemon(self, master):
         alone = build_conf().keys() - build_conf(master=master).keys()
