@@ -13,8 +13,9 @@ import numpy as np
 
 from dovetail.compiling import njit
 from dovetail.families.shedding.clock import ROOM, SECOND, Run, VirtualClock, VirtualPace
+from dovetail.families.shedding.dropping import DropKernel, drop_models
 from dovetail.families.shedding.keeping import keep_rates
-from dovetail.families.shedding.kernel import DropKernel, SheddingKernel, drop_models
+from dovetail.families.shedding.kernel import SheddingKernel
 from dovetail.families.shedding.model import NESTED, Floats, Ints, Model, build_model, direction
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest, RandomDrop

@@ -9,7 +9,8 @@ from tests.window.harness import run_batch, run_stream
 from tests.window.shapes import cases, schedules
 from tests.window.test_kernel import delays, spec_of
 
-from dovetail.families.shedding.kernel import DropKernel, HarvestKernel
+from dovetail.families.shedding.dropping import DropKernel
+from dovetail.families.shedding.kernel import HarvestKernel
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest, RandomDrop
 

@@ -20,7 +20,8 @@ from dovetail.nesting import Nested
 from dovetail.placement import placed
 from dovetail.plan.approx import RESERVED, ApproxPlan
 from dovetail.segments import binary_column, blocks, pack
-from dovetail.spark.frames import Side, conjunction, filtered_sides, hash_column, identity, key_columns, payload_source
+from dovetail.spark.frames import Side, conjunction, filtered_sides, identity
+from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function, carrying
 from dovetail.spark.stream import PACKED, run_kernel

@@ -30,7 +30,8 @@ from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage, 
 from dovetail.nesting import Nested
 from dovetail.plan.theta import ThetaStep
 from dovetail.sampling import DENSE, SPARSE
-from dovetail.spark.frames import Side, conjunction, hash_column, key_columns, payload_source
+from dovetail.spark.frames import Side, conjunction
+from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.metrics import Recorder
 from dovetail.spark.routing import arrow_function, carrying, fitted, sampled
 

@@ -17,7 +17,8 @@ from dovetail.families.bestmatch.router import cut_axes, static_routing
 from dovetail.families.bestmatch.spec import BestSpec
 from dovetail.families.bestmatch.stages import FinishStage, FitStage, RouteStage
 from dovetail.plan.bestmatch import BestPlan
-from dovetail.spark.frames import Side, hash_column, identity, key_columns
+from dovetail.spark.frames import Side, identity
+from dovetail.spark.keys import hash_column, key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function, carrying, fitted, sampled
 from dovetail.spark.stream import PACKED, run_kernel

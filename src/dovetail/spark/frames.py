@@ -17,8 +17,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
 from dovetail.errors import ArgumentError, PredicateError, UnsupportedTypeError, listing
-from dovetail.families.theta.spec import Key, KeyType
-from dovetail.families.theta.stages import Source
+from dovetail.families.theta.spec import KeyType
 from dovetail.nesting import Nested, nullable
 from dovetail.predicates import Band, Equality, Inequality, Predicate, Term
 
@@ -354,46 +353,6 @@ def _check_band(band: Band, kind: KeyType, what: str) -> None:
                 accepted="numbers (decimals of up to 18 digits), dates or timestamps in a band",
                 hint="cast both sides, such as CAST(A.x AS DOUBLE)",
             )
-
-
-def key_columns(keys: Sequence[Key]) -> list[Column]:
-    """Key columns k0, k1 ..., each cast to the type of its comparison."""
-    return [F.expr(f"CAST(({key.sql}) AS {key.ddl})").alias(f"k{at}") for at, key in enumerate(keys)]
-
-
-_MOVED = re.compile(r"(?P<column>`.+`)(?: ?(?P<sign>[+-]) ?(?P<number>\d+(?:\.\d*)?|\.\d+))?")
-
-
-def payload_source(side: Side, key: Key) -> Source | None:
-    """Where in the payload a key is, if it is there: a bare column, or a double moved by a number.
-
-    Adding a number to a double gives the same bits in NumPy as in Spark, and saves the way through Arrow.
-    """
-    found = _MOVED.fullmatch(key.sql)
-    if found is None:
-        return None
-    for at, (alias, field) in enumerate(side.payload):
-        if found["column"] == f"{quoted(alias)}.{quoted(field.name)}":
-            if found["number"] is None:
-                return Source(at) if _ddl(field.dataType) == key.ddl else None
-            if key.ddl == "DOUBLE" and isinstance(field.dataType, T.DoubleType):
-                shift = float(found["number"])
-                return Source(at, -shift if found["sign"] == "-" else shift)
-    return None
-
-
-def _ddl(kind: T.DataType) -> str:
-    """A type in the spelling of :class:`KeyType`."""
-    return kind.simpleString().replace("decimal", "DECIMAL").upper()
-
-
-def hash_column(keys: Sequence[Key]) -> Column:
-    """The hash of the equality keys; ``-0.0`` and ``0.0`` are equal, so they hash alike."""
-    parts = []
-    for key in keys:
-        sql = f"CAST(({key.sql}) AS {key.ddl})"
-        parts.append(F.expr(f"{sql} + CAST(0 AS {key.ddl})" if key.ddl in ("DOUBLE", "FLOAT") else sql))
-    return F.xxhash64(*parts).alias("h")
 
 
 def identity(frames: Mapping[str, DataFrame], join: Mapping[str, str]) -> dict[str, str]:

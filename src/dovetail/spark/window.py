@@ -9,7 +9,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 
 from dovetail.errors import ArgumentError, UnsupportedTypeError, unknown_alias, unknown_column
-from dovetail.families.shedding.kernel import DropKernel, HarvestKernel, shed_metrics
+from dovetail.families.shedding.dropping import DropKernel
+from dovetail.families.shedding.kernel import HarvestKernel, shed_metrics
 from dovetail.families.shedding.router import SheddingRouter
 from dovetail.families.shedding.spec import Harvest
 from dovetail.families.theta.spec import Key
@@ -19,7 +20,8 @@ from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.nesting import Nested
 from dovetail.placement import placed
 from dovetail.plan.window import WindowPlan
-from dovetail.spark.frames import Side, conjunction, filtered_sides, identity, key_columns, payload_source
+from dovetail.spark.frames import Side, conjunction, filtered_sides, identity
+from dovetail.spark.keys import key_columns, payload_source
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
 from dovetail.spark.shedding import shed_sums

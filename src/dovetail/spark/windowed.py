@@ -14,7 +14,8 @@ from dovetail.families.theta.spec import Key
 from dovetail.families.theta.windowed import CELLS, METRICS, CellOfTime, WindowKernel, WindowSpec, WindowStep
 from dovetail.nesting import Nested
 from dovetail.plan.theta import ThetaPlan
-from dovetail.spark.frames import Side, conjunction, filtered_sides, identity, key_columns, quoted
+from dovetail.spark.frames import Side, conjunction, filtered_sides, identity, quoted
+from dovetail.spark.keys import key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
 from dovetail.spark.stream import PACKED, PackRows, run_kernel

@@ -11,7 +11,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.families.shedding.clock import SECOND, VirtualPace
-from dovetail.families.shedding.kernel import DropKernel, HarvestKernel, SheddingKernel
+from dovetail.families.shedding.dropping import DropKernel
+from dovetail.families.shedding.kernel import HarvestKernel, SheddingKernel
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import RandomDrop, Shed
 from dovetail.families.theta.spec import KeyType
