@@ -222,6 +222,9 @@ def matwin(
     low = max(0.0, R[0, 0] - eps)
     while next_r < len(R) or windows[0].ids.size:
         high = low + eps
+        if next_r < len(R) and R[next_r, 0] - eps <= low:
+            # The windows moved for this row; less and plus the distance is not always the same number.
+            high = max(high, R[next_r, 0])
         more_r, more_s = int(np.searchsorted(R[:, 0], high, "right")), int(np.searchsorted(S[:, 0], high, "right"))
         more_r = max(more_r, next_r)
         new_r = np.arange(next_r, more_r)

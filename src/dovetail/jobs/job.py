@@ -124,7 +124,10 @@ class Job:
             lines.append((f"input {one.name}", "; ".join(parts)))
         lines.append(("join", "SQL" if self.join.sql else f"{self.join.kind} join of {', '.join(self.join.inputs)}"))
         out = self.output
-        parts = [out.table or f"{out.format} {out.path or ''}".strip(), out.modes[self.mode]]
+        parts = [out.table or f"{out.format} {out.path or ''}".strip()]
+        if self.mode == "stream" or out.format not in ("console", "noop"):
+            # What is shown and not kept cannot be in the way of anything.
+            parts.append("fails if it exists" if out.modes[self.mode].startswith("error") else out.modes[self.mode])
         if self.mode == "stream":
             parts.append("all that is there, then stop" if out.trigger == AVAILABLE_NOW else f"every {out.trigger}")
             parts.append(f"checkpoint {out.checkpoint}" if out.checkpoint else "no checkpoint")

@@ -66,7 +66,7 @@ class AsofPlan:
         rows = [("for each", f"row of {left}, {self._wanted()}")]
         if by:
             rows.append(("where", " AND ".join(by)))
-        order = ", ".join([*self.columns.ties, "then all its columns from left to right"])
+        order = ", then ".join([*self.columns.ties, "all its columns from left to right"])
         rows.append(("ties", f"of rows of {right} with equal {'keys and ' if by else ''}times the last one by {order}"))
         rows.append(("kernel", f"{right} sorted{' by key and time' if by else ' by time'}; {left} looks up, unsorted"))
         rows.append(("routing", self._routing_text()))
