@@ -118,7 +118,7 @@ def test_what_cannot_be_null(spark):
         joined = dt.asof_join({"L": left, "R": right}, time="id", how=how, allow_exact_matches=False)
         assert [field.nullable for field in joined.schema] == [False, missing]
         for alias in "LR":
-            assert [field.nullable for field in joined.schema[alias].dataType] == [False, True]
+            assert [field.nullable for field in joined.schema[alias].dataType] == [missing, True]
         found = {row.L.id: (row.L.v, row.R and (row.R.id, row.R.w)) for row in joined.collect()}
         assert found.pop(0, (0, None)) == (0, None)
         assert found == {1: (None, (0, 0)), 2: (2, (1, 1))}

@@ -165,7 +165,8 @@ class _Flat:
         """The columns that the joining stages give."""
         given = [*self.types[LEFT].fields, *self.types[RIGHT].fields, T.StructField("b", T.BooleanType())]
         named = zip(self.spec.output_names(), given, strict=False)
-        return [T.StructField(name, field.dataType, field.nullable) for name, field in named]
+        outer = self.spec.how == "left"
+        return [T.StructField(name, field.dataType, field.nullable or outer) for name, field in named]
 
     def schema(self) -> T.StructType:
         """The same and the counters."""

@@ -100,11 +100,12 @@ class _Counted:
 
     def _fields(self, prefix: str, side: int) -> list[T.StructField]:
         payload = (self.points, self.boxes)[side].payload
-        # NULL matches nothing: what is compared has no NULL in the pairs of an inner join.
+        # Rows that stay alone have NULL for the other side.  In an inner join NULL matches nothing, so what is compared
+        # has none.
         inner = self.plan.kernel_options.how == "inner" and not self.candidates
-        compared = {source.column for source in self.sources[side] if inner and source is not None}
+        compared = {source.column for source in self.sources[side] if source is not None}
         return [
-            T.StructField(f"{prefix}{at}", field.dataType, field.nullable and at not in compared)
+            T.StructField(f"{prefix}{at}", field.dataType, not inner or (field.nullable and at not in compared))
             for at, (_, field) in enumerate(payload)
         ]
 

@@ -113,8 +113,11 @@ def _fields(sides: Mapping[str, Side], spec: WindowJoinSpec) -> list[T.StructFie
     """The flat columns that leave a kernel; those behind the payloads say which inputs are present."""
     names = spec.output_names()
     given = [field for side in spec.emitted for _, field in sides[spec.aliases[side]].payload]
+    outer = len(names) > len(given)
     given += [T.StructField("present", T.BooleanType())] * (len(names) - len(given))
-    return [T.StructField(name, field.dataType, field.nullable) for name, field in zip(names, given, strict=True)]
+    return [
+        T.StructField(name, field.dataType, field.nullable or outer) for name, field in zip(names, given, strict=True)
+    ]
 
 
 def check_times(frames: Mapping[str, DataFrame], time: str | Mapping[str, str]) -> tuple[dict[str, str], bool]:

@@ -135,7 +135,7 @@ def _is_outer(plan: ThetaPlan) -> bool:
 def _fields(sides: Mapping[str, Side], plan: ThetaPlan) -> list[T.StructField]:
     inputs = _emitted(plan)
     fields = [
-        T.StructField(f"i{at}_{number}", field.dataType, field.nullable)
+        T.StructField(f"i{at}_{number}", field.dataType, field.nullable or _is_outer(plan))
         for at, alias in enumerate(inputs)
         for number, (_, field) in enumerate(sides[alias].payload)
     ]
