@@ -122,7 +122,7 @@ class Run:
     accesses: int = 0
     comparisons: int = 0
     results: int = 0
-    propagated: list[tuple[float, int]] = field(default_factory=list)
+    propagated: list[tuple[float, int, int]] = field(default_factory=list)
     pairs: set[tuple[int, int]] = field(default_factory=set)
 
 
@@ -253,7 +253,7 @@ def matwin(
         for row in range(out, done):
             run.pairs.update((row, int(other)) for other in ids[row, : count[row]])
         if done > out:
-            run.propagated.append((time.perf_counter() - began, len(run.pairs)))
+            run.propagated.append((time.perf_counter() - began, disk.accesses, len(run.pairs)))
             out = done
         if not bounds:
             break
