@@ -103,7 +103,7 @@ def nested_fields(flat: Sequence[T.StructField], shape: Sequence[Nested], *, who
     """The structs of a shape as Spark's fields, with the types of the flat columns.
 
     Rows that are `whole` have no NULL where the flat fields say so, nor a struct that is NULL for no reason of its own.
-    What cannot be NULL Spark does not look at, row by row: a third of the way out of Python.
+    What cannot be NULL Spark does not look at, row by row.
     """
     kinds = {field.name: field.dataType for field in flat}
     certain = never_null(flat) if whole else frozenset()
