@@ -4,7 +4,9 @@ Rows of all inputs that take part in a call have one number space: the rows held
 when a row enters or leaves memory; it is linked into the list of its join value, or unlinked.
 
 Functions that allocate nothing are compiled without reference counts (``_nrt=False``): Numba would count references at
-every access to an array inside a tuple, which takes two to three times as long as the work itself.
+every access to an array inside a tuple, which takes two to three times as long as the work itself.  What the loop over
+arrivals calls is put into it (``forceinline=True``): a call would hand over every field of every tuple, some hundred
+words, and that alone took as long again as the work.
 """
 
 from __future__ import annotations
@@ -103,7 +105,7 @@ class Out(NamedTuple):
 # --------------------------------------------------------------------------------------------------------------
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _mixed(value: np.uint64) -> np.uint64:  # pragma: no cover - compiled
     value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -138,7 +140,7 @@ def buckets_of(hashes: Index, count: int, salt: int) -> Index:  # pragma: no cov
 # --------------------------------------------------------------------------------------------------------------
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def link(row: int, rows: Rows, lists: Lists) -> None:  # pragma: no cover - compiled
     """Put a row at the head of its list."""
     s, b = rows.side[row], rows.bucket[row]
@@ -152,7 +154,7 @@ def link(row: int, rows: Rows, lists: Lists) -> None:  # pragma: no cover - comp
     lists.counts[s, rows.group[row]] += 1
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def unlink(row: int, rows: Rows, lists: Lists) -> None:  # pragma: no cover - compiled
     """Take a row out of its list."""
     before, after = lists.before[row], lists.after[row]
@@ -171,7 +173,7 @@ def unlink(row: int, rows: Rows, lists: Lists) -> None:  # pragma: no cover - co
 # --------------------------------------------------------------------------------------------------------------
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def sift_up(heap: Index, begin: int, at: int, draw: Index) -> None:  # pragma: no cover - compiled
     """Put the row at place `at` of a heap of rows right; the largest draw is at the top."""
     row = heap[begin + at]
@@ -184,7 +186,7 @@ def sift_up(heap: Index, begin: int, at: int, draw: Index) -> None:  # pragma: n
     heap[begin + at] = row
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def pop(heap: Index, begin: int, size: int, draw: Index) -> int:  # pragma: no cover - compiled
     """The row with the largest draw; the heap has one row less."""
     top: int = heap[begin]
@@ -210,7 +212,7 @@ def pop(heap: Index, begin: int, size: int, draw: Index) -> int:  # pragma: no c
 # --------------------------------------------------------------------------------------------------------------
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _agree(a: int, b: int, rows: Rows, axes: Axes) -> bool:  # pragma: no cover - compiled
     """Whether two rows of different inputs satisfy every comparison between them."""
     s, t = rows.side[a], rows.side[b]
@@ -226,7 +228,7 @@ def _agree(a: int, b: int, rows: Rows, axes: Axes) -> bool:  # pragma: no cover 
     return True
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _explain(
     at: int, s: int, h: int, group: int, lists: Lists, tally: Tally, out: Out
 ) -> None:  # pragma: no cover - compiled
@@ -237,7 +239,7 @@ def _explain(
         out.same[t, at] = 1 if t == s else lists.counts[t, group]
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _pair_up(
     row: int, s: int, other: int, weight: float, number: int, lists: Lists, out: Out
 ) -> int:  # pragma: no cover - compiled
@@ -259,7 +261,7 @@ def _pair_up(
     return other
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def probe(
     row: int, number: int, rows: Rows, axes: Axes, lists: Lists, tally: Tally, cursor: Index, out: Out
 ) -> bool:  # pragma: no cover - compiled
@@ -364,7 +366,7 @@ def share(room: Room) -> None:  # pragma: no cover - compiled
     room.total[1] = saturated
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def arrive(row: int, rows: Rows, room: Room) -> bool:  # pragma: no cover - compiled
     """Count a row that asks for a place.  False if it is larger than an equal part of the memory."""
     s = rows.side[row]
@@ -381,7 +383,7 @@ def arrive(row: int, rows: Rows, room: Room) -> bool:  # pragma: no cover - comp
     return True
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def measure(room: Room) -> None:  # pragma: no cover - compiled
     """Note how much is held, if it is more than ever."""
     count, cost = 0, 0

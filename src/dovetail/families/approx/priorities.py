@@ -67,7 +67,7 @@ class Queues(NamedTuple):
     guesses: Index
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _down(s: int, at: int, queues: Queues) -> None:  # pragma: no cover - compiled
     entry = queues.heap[s, at]
     size = queues.used[s]
@@ -87,7 +87,7 @@ def _down(s: int, at: int, queues: Queues) -> None:  # pragma: no cover - compil
     queues.place[s, entry & BUCKETS] = at
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _up(s: int, at: int, queues: Queues) -> None:  # pragma: no cover - compiled
     entry = queues.heap[s, at]
     while at > 0:
@@ -101,7 +101,7 @@ def _up(s: int, at: int, queues: Queues) -> None:  # pragma: no cover - compiled
     queues.place[s, entry & BUCKETS] = at
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _enqueue(row: int, rows: Rows, lists: Lists, room: Room, queues: Queues) -> None:  # pragma: no cover - compiled
     s, b = rows.side[row], queues.bucket[row]
     link(row, rows, lists)
@@ -120,7 +120,7 @@ def _enqueue(row: int, rows: Rows, lists: Lists, room: Room, queues: Queues) -> 
         _up(s, at, queues)
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _dequeue(row: int, rows: Rows, lists: Lists, room: Room, queues: Queues) -> None:  # pragma: no cover - compiled
     s, b = rows.side[row], queues.bucket[row]
     unlink(row, rows, lists)
@@ -142,7 +142,7 @@ def _dequeue(row: int, rows: Rows, lists: Lists, room: Room, queues: Queues) -> 
             _down(s, queues.place[s, queues.heap[s, end] & BUCKETS], queues)
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _lowest(s: int, queues: Queues) -> int:  # pragma: no cover - compiled
     """The queue of an input with the least priority, or -1."""
     while queues.used[s] > 0:
@@ -156,13 +156,13 @@ def _lowest(s: int, queues: Queues) -> int:  # pragma: no cover - compiled
     return -1
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _poorer(s: int, count: int, t: int, other: int, room: Room) -> bool:  # pragma: no cover - compiled
     """Whether `count` partners of a row of `s` are a smaller share than `other` partners of a row of `t`."""
     return bool(np.float64(count) * max(room.seen[1 - t], 1) < np.float64(other) * max(room.seen[1 - s], 1))
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _exchange_by_draw(
     row: int, rows: Rows, lists: Lists, room: Room, queues: Queues
 ) -> None:  # pragma: no cover - compiled
@@ -187,7 +187,7 @@ def _exchange_by_draw(
     sift_up(queues.guess, 0, queues.guesses[0] - 1, rows.draw)
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _place(
     row: int, rows: Rows, lists: Lists, room: Room, queues: Queues, variable: bool
 ) -> None:  # pragma: no cover - compiled
@@ -223,7 +223,7 @@ def _place(
         _enqueue(row, rows, lists, room, queues)
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _shrink(rows: Rows, lists: Lists, room: Room, queues: Queues, shared: bool) -> None:  # pragma: no cover - compiled
     """Keep the limit after the division of memory has changed, or after a row wider than all before."""
     for s in range(2):
@@ -260,7 +260,7 @@ def restore_queues(held: Index, rows: Rows, lists: Lists, room: Room, queues: Qu
         _enqueue(row, rows, lists, room, queues)
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def offer_to_queue(
     row: int, again: bool, rows: Rows, lists: Lists, room: Room, queues: Queues, shared: bool, rates: bool
 ) -> int:  # pragma: no cover - compiled

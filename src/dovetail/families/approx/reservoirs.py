@@ -39,7 +39,7 @@ from dovetail.families.approx.compiled import (
 )
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _admit(
     row: int, rows: Rows, lists: Lists, room: Room, tally: Tally, heap: Index, begin: Index, sizes: Index
 ) -> None:  # pragma: no cover - compiled
@@ -60,7 +60,7 @@ def _admit(
     sizes[s] += 1
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _evict(
     s: int, rows: Rows, lists: Lists, room: Room, tally: Tally, heap: Index, begin: Index, sizes: Index
 ) -> None:  # pragma: no cover - compiled
@@ -91,7 +91,7 @@ def restore_reservoirs(
         _admit(row, rows, lists, room, tally, heap, begin, sizes)
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def _make_way(
     row: int, rows: Rows, lists: Lists, room: Room, tally: Tally, heap: Index, begin: Index, sizes: Index
 ) -> None:  # pragma: no cover - compiled
@@ -117,7 +117,7 @@ def _make_way(
     _admit(row, rows, lists, room, tally, heap, begin, sizes)
 
 
-@njit(_nrt=False)
+@njit(_nrt=False, forceinline=True)
 def offer_to_reservoir(
     row: int, rows: Rows, lists: Lists, room: Room, tally: Tally, heap: Index, begin: Index, sizes: Index
 ) -> None:  # pragma: no cover - compiled
