@@ -26,7 +26,7 @@ class Family:
 
 def stream(spark: SparkSession, folder: Path, name: str) -> DataFrame:
     """An input, one file a micro-batch."""
-    raw = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / name))
+    raw = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / name))
     return raw.withWatermark("ts", DELAY)
 
 

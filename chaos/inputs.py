@@ -1,7 +1,13 @@
-"""The input files of a run: many small ones, so that there are many micro-batches to be killed in."""
+"""The input files of a run: many small ones, so that there are many micro-batches to be killed in.
+
+All files of a folder have the same size.  A driver that dies after the file source has noted a file, and before the
+micro-batch has, leaves that file to the next micro-batch, which takes one more; and of the files of one micro-batch
+Spark reads the largest first.  Joins that follow the order of arrival would see another order than without the kill.
+"""
 
 from __future__ import annotations
 
+import json
 import os
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,8 +28,6 @@ LAST = 1_000_000
 CLOSING = 2
 """Files of such rows: the first moves Spark's watermark, and the second makes sure of a micro-batch that sees it."""
 
-_KINDS = pa.schema([("id", pa.int64()), ("k", pa.int64()), ("v", pa.int64()), ("ts", pa.timestamp("us", "UTC"))])
-
 
 def write_inputs(folder: Path, *, seed: int, files: int, rows: int) -> None:
     """Folders A, B and C of so many files of so many rows each, and a static table S of ranges."""
@@ -31,12 +35,11 @@ def write_inputs(folder: Path, *, seed: int, files: int, rows: int) -> None:
         random = np.random.default_rng([seed, number])
         place = folder / name
         place.mkdir(parents=True)
-        for file in range(files):
-            _write(place, file, _rows(random, number, file, rows))
+        parts = [_rows(random, number, file, rows) for file in range(files)]
         for extra in range(CLOSING):
             late = START + (files + 1) * SPAN + (extra + 1) * timedelta(hours=1)
-            far = {"id": LAST + extra, "k": -1 - number, "v": -1000 * (number + 1), "ts": late}
-            _write(place, files + extra, [far])
+            parts.append([{"id": LAST + extra, "k": -1 - number, "v": -1000 * (number + 1), "ts": late.isoformat()}])
+        _write(place, ["\n".join(map(json.dumps, part)) for part in parts])
     ranges = pa.table({"name": list("abcdef"), "low": [0, 5, 20, 20, 70, 99], "high": [5, 20, 60, 40, 90, 100]})
     (folder / "S").mkdir()
     pq.write_table(ranges, folder / "S" / "ranges.parquet")
@@ -52,15 +55,17 @@ def _rows(random: np.random.Generator, number: int, file: int, rows: int) -> lis
                 "id": file * rows + at,
                 "k": None if random.random() < 0.03 else int(random.integers(0, 12)),
                 "v": None if random.random() < 0.03 else int(random.integers(0, 100)),
-                "ts": moment - timedelta(seconds=float(random.integers(0, 1000 * DISORDER)) / 1000),
+                "ts": (moment - timedelta(milliseconds=int(random.integers(0, 1000 * DISORDER)))).isoformat(),
             }
         )
     return made
 
 
-def _write(place: Path, number: int, rows: list[dict[str, object]]) -> None:
-    """A file that is newer than those before it: a stream reads them in the order of their times."""
-    file = place / f"{number:04}.parquet"
-    pq.write_table(pa.Table.from_pylist(rows, _KINDS), file)
-    moment = 1_700_000_000 + number
-    os.utime(file, (moment, moment))
+def _write(place: Path, texts: list[str]) -> None:
+    """Files of one size, each newer than those before it: a stream reads them in the order of their times."""
+    size = max(map(len, texts))
+    for number, text in enumerate(texts):
+        file = place / f"{number:04}.json"
+        file.write_text(f"{text:{size}}\n", encoding="ascii")
+        moment = 1_700_000_000 + number
+        os.utime(file, (moment, moment))

@@ -129,8 +129,8 @@ class WallPace:
 
     A micro-batch takes a time that no throttle changes, and the time of joining.  Part of the former lies before the
     packing and after the cell is done, where Spark plans and commits.  Where one micro-batch follows another at once,
-    as it does beyond the target, it is the gap between them.  Where Spark waits for the next trigger the gap is longer,
-    so the shortest one counts.
+    as it does after one that took longer than the target, it is the gap between them.  Where Spark waits for the next
+    trigger the gap is longer, so the shortest one counts.
     """
 
     shed: Shed
@@ -162,9 +162,12 @@ class WallPace:
         wall = control.wall
         control.watch.see(wall.done, wall.joined)
         if wall.planned > ENOUGH:
-            wall.off = min(4.0, max(0.25, (wall.off + wall.done / wall.planned) / 2))
+            # More at once, less by and by, as with the rest below: an overrun hurts, a cautious plan hardly.
+            off = wall.done / wall.planned
+            wall.off = min(4.0, max(0.25, off, (wall.off + off) / 2))
         gap = max(0.0, began - wall.ended)
-        beyond = target is not None and began - wall.began > target
+        # A gap beyond the target is no proof: the trigger interval may be longer than the target, or a moment longer.
+        beyond = target is not None and wall.ended - wall.began + wall.around > target
         wall.around = gap if beyond else min(AROUND, SLOWLY * wall.around, gap)
         rest = max(0.0, wall.ended - wall.began - wall.joined)
         # Longer at once, shorter by and by.

@@ -11,7 +11,7 @@ import pyarrow as pa
 from dovetail.families.shedding.control import Control
 from dovetail.families.shedding.keeping import keep_rates
 from dovetail.families.shedding.kernel import SheddingKernel
-from dovetail.families.shedding.model import Costs, Model
+from dovetail.families.shedding.model import Costs, Ints, Model
 from dovetail.families.shedding.recall import dropped_matches
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import RandomDrop, Shed
@@ -19,8 +19,11 @@ from dovetail.families.window.kernel import TOP
 from dovetail.families.window.pieces import Partial, Pile
 from dovetail.families.window.spec import WindowJoinSpec
 
-ELSEWHERE = 0.1
-"""The part of the rows that try another join order, where rows are dropped: all look everywhere, so few will do."""
+ELSEWHERE = 0.025
+"""The part of the rows that try another join order, where rows are dropped: all look everywhere, so few will do.  Some
+in every micro-batch, not many in some of them: another order may take many times the work, and micro-batches shall be
+alike.
+"""
 
 
 @dataclass
@@ -67,11 +70,11 @@ class DropKernel(SheddingKernel):
         keep = self.control.held.copy()
         keep[turn] = self._entered[turn]
         chance = float(keep.prod())
-        other, usual = self._order_to_try(turn)
-        tried = self._random.random(piles[turn].size) < (0.0 if usual else ELSEWHERE)
+        other = self._another_order(turn)
+        tried = self._random.random(piles[turn].size) < (0.0 if other is None else ELSEWHERE)
         for flags, order, known in ((~tried, self.control.orders[turn], True), (tried, other, False)):
             rows = np.flatnonzero(flags)
-            if rows.size == 0:
+            if rows.size == 0 or order is None:
                 continue
             search = self._search(turn, piles, order)
             for matches in search.matches(turn, rows):
@@ -80,6 +83,14 @@ class DropKernel(SheddingKernel):
             self._booked(search)
             self.counters["work_full"] += round(search.compared / chance)
             self._learn(turn, piles, rows, search, 1.0, known)
+
+    def _another_order(self, turn: int) -> Ints | None:
+        """A join order that begins elsewhere, another one each time, so that all selectivities are known."""
+        order = self.control.orders[turn]
+        if order.size == 1:
+            return None
+        first = order[1 + self.control.call % (order.size - 1)]
+        return np.concatenate([[first], order[order != first]])
 
 
 def drop_models(spec: WindowJoinSpec, slices: Slices, control: Control, costs: Costs) -> list[Model]:
