@@ -35,8 +35,8 @@ class Side:
     @classmethod
     def of(cls, alias: str, frame: DataFrame) -> Side:
         """The side that a user's frame makes under `alias`."""
-        columns = [F.col(quoted(name)) for name in frame.columns]
-        return cls(frame.select(F.struct(*columns).alias(alias)), {alias: frame.schema})
+        columns = ", ".join(map(quoted, frame.columns))
+        return cls(frame.selectExpr(f"struct({columns}) AS {quoted(alias)}"), {alias: frame.schema})
 
     @property
     def payload(self) -> list[tuple[str, T.StructField]]:
@@ -46,7 +46,7 @@ class Side:
     def payload_columns(self, prefix: str = "c") -> list[Column]:
         """The payload as flat columns c0, c1 ..."""
         return [
-            F.col(f"{quoted(alias)}.{quoted(field.name)}").alias(f"{prefix}{at}")
+            F.expr(f"{quoted(alias)}.{quoted(field.name)} AS {prefix}{at}")
             for at, (alias, field) in enumerate(self.payload)
         ]
 

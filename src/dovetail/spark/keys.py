@@ -16,7 +16,7 @@ from dovetail.spark.frames import Side, quoted
 
 def key_columns(keys: Sequence[Key]) -> list[Column]:
     """Key columns k0, k1 ..., each cast to the type of its comparison."""
-    return [F.expr(f"CAST(({key.sql}) AS {key.ddl})").alias(f"k{at}") for at, key in enumerate(keys)]
+    return [F.expr(f"CAST(({key.sql}) AS {key.ddl}) AS k{at}") for at, key in enumerate(keys)]
 
 
 _MOVED = re.compile(r"(?P<column>`.+`)(?: ?(?P<sign>[+-]) ?(?P<number>\d+(?:\.\d*)?|\.\d+))?")

@@ -29,15 +29,13 @@ def sampled(frame: DataFrame, *, side: int, everything: bool = False) -> DataFra
     Spark samples: a Python task for each part of the input would cost more.
     """
     if everything:
-        return frame.select(F.lit(True).alias("sparse"), F.lit(False).alias("deep"), "*")
-    row = F.monotonically_increasing_id()
+        return frame.selectExpr("true AS sparse", "false AS deep", "*")
+    # As text: every function of a Column is a few calls into the JVM, which a small join feels.
+    row, sparse = "monotonically_increasing_id()", f"`#draw` & {SPARSE - 1} = 0"
     # A hash of the row's number instead of Spark's random sample, which takes twice the time.
-    draw, deep = F.xxhash64(row, F.lit(side)), row.bitwiseAND(F.lit(_FIRST_ROW)) >= DEEP
-    numbered = frame.select(draw.alias("#draw"), deep.alias("deep"), "*")
-    sparse = F.col("#draw").bitwiseAND(F.lit(SPARSE - 1)) == 0
-    dense = F.col("#draw").bitwiseAND(F.lit(DENSE - 1)) == 0
-    kept = numbered.filter(dense & (sparse | ~F.col("deep")))
-    return kept.select(sparse.alias("sparse"), *kept.columns[1:])
+    numbered = frame.selectExpr(f"xxhash64({row}, {side}) AS `#draw`", f"{row} & {_FIRST_ROW} >= {DEEP} AS deep", "*")
+    kept = numbered.where(f"`#draw` & {DENSE - 1} = 0 AND ({sparse} OR NOT deep)")
+    return kept.selectExpr(f"{sparse} AS sparse", "* EXCEPT (`#draw`)")
 
 
 def fitted(samples: Sequence[DataFrame], fit: Callable[..., Iterator[pa.RecordBatch]], blind: bytes) -> Column:
@@ -58,7 +56,7 @@ def carrying(frame: DataFrame, value: Column | None) -> DataFrame:
     """
     if value is None:
         return frame
-    first = F.monotonically_increasing_id().bitwiseAND(F.lit(_FIRST_ROW)) == 0
+    first = F.expr(f"monotonically_increasing_id() & {_FIRST_ROW} = 0")
     return frame.select("*", F.when(first, value).alias("g"))
 
 
