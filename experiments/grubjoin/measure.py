@@ -99,8 +99,8 @@ class StaticDrop(DropKernel):
         self.control.keep, orders = self.plan
         self._reorder(orders)
 
-    def _order_to_try(self, turn: int) -> tuple[Ints, bool]:
-        return self.control.orders[turn], True
+    def _another_order(self, turn: int) -> Ints | None:
+        return None
 
 
 def dropping(setting: Setting, seed: int) -> tuple[Callable[[VirtualPace], SheddingKernel], float]:

@@ -25,8 +25,10 @@ class Nested:
     present: str | None = None
 
 
-def nest(rows: pa.RecordBatch, shape: Sequence[Nested], never_null: Collection[str] = ()) -> pa.RecordBatch:
+def nest(rows: pa.RecordBatch, shape: Sequence[Nested], never_null: Collection[str] | None = None) -> pa.RecordBatch:
     """The structs of a shape, where some flat columns are known to have no NULL.
+
+    None says that anything may be NULL, structs too: the types then have to say so, or Spark refuses them.
 
     Examples
     --------
@@ -45,11 +47,12 @@ def nullable(part: str | Nested, never_null: Collection[str]) -> bool:
     return part not in never_null if isinstance(part, str) else part.present is not None
 
 
-def _struct(rows: pa.RecordBatch, shape: Nested, never_null: Collection[str]) -> pa.Array[Any]:
+def _struct(rows: pa.RecordBatch, shape: Nested, never_null: Collection[str] | None) -> pa.Array[Any]:
     parts, fields = [], []
     for name, part in shape.fields:
         parts.append(rows.column(part) if isinstance(part, str) else _struct(rows, part, never_null))
-        fields.append(pa.field(name, parts[-1].type, nullable=nullable(part, never_null)))
+        anything = never_null is None or nullable(part, never_null)
+        fields.append(pa.field(name, parts[-1].type, nullable=anything))
     mask = None
     if shape.present is not None:
         there = rows.column(shape.present).to_numpy(zero_copy_only=False)

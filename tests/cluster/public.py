@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import shutil
 import tempfile
 from collections.abc import Callable
 from contextlib import redirect_stdout
@@ -142,9 +143,13 @@ def _wrong_store(spark, folder: Path) -> None:
 
 
 def _other_checkpoint(spark, folder: Path) -> list[str]:
-    def start(place: str, rows: int) -> str:
-        joined = dt.theta_join(streams(spark, folder, "AB"), on="A.x < B.x", window=rows)
-        query = joined.writeStream.format("noop").option("checkpointLocation", place).trigger(availableNow=True).start()
+    def start(place: Path, file: int, rows: int) -> str:
+        for name in "AB":
+            (place / name).mkdir(exist_ok=True)
+            shutil.copy2(folder / name / f"{file}.parquet", place / name)
+        joined = dt.theta_join(streams(spark, place, "AB"), on="A.x < B.x", window=rows)
+        writer = joined.writeStream.format("noop").option("checkpointLocation", str(place / "checkpoint"))
+        query = writer.trigger(availableNow=True).start()
         try:
             query.awaitTermination(120)
         except Exception as error:
@@ -152,7 +157,7 @@ def _other_checkpoint(spark, folder: Path) -> list[str]:
         return "it ran"
 
     with tempfile.TemporaryDirectory() as place:
-        first, second = start(place, 5), start(place, 7)
+        first, second = start(Path(place), 0, 5), start(Path(place), 1, 7)
     assert "CheckpointError: the checkpoint belongs to another join: the window was '5 rows' and is '7 rows'" in second
     return [first]
 

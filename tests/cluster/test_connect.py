@@ -36,6 +36,9 @@ assert sorted((r.id, s.id) for r, s in pairs.collect()) == [(i, j) for i in rang
 assert dt.metrics(pairs)["results"] == 190
 dt.explain(pairs)
 
+sample = dt.approx_join({"A": small, "B": small}, on="A.id = B.id", memory=40)
+assert sorted(row.A.id for row in sample.collect()) == list(range(20))
+
 small.write.parquet(str(place / "in"))
 stream = lambda: spark.readStream.schema("id long").parquet(str(place / "in"))
 

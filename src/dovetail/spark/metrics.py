@@ -71,7 +71,7 @@ class Recorder:
         apart = not self.streaming and not is_remote()
         if shape is not None:
             # Counters that travel among the rows make a row of NULLs.
-            stage = nesting(stage, shape, never_null(schema.fields) if apart else ())
+            stage = nesting(stage, shape, never_null(schema.fields) if apart else None)
             schema = T.StructType([*nested_fields(schema.fields, shape, whole=apart), schema.fields[-1]])
         if apart:
             ledger = Ledger()
@@ -119,7 +119,7 @@ class Recorder:
         return _derived(raw, self.tasks)
 
 
-def nesting(stage: Stage, shape: Sequence[Nested], certain: Collection[str]) -> Stage:
+def nesting(stage: Stage, shape: Sequence[Nested], certain: Collection[str] | None) -> Stage:
     """A stage whose rows come out in the structs of a shape, before the column of the counters."""
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
