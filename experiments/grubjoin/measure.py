@@ -26,7 +26,7 @@ from dovetail.families.window import state
 state.MANY = 3
 
 SECONDS, WARM = 60.0, 20.0
-GRUB, DROP = "GrubJoin", "RandomDrop"
+GRUB, DROP, BRISK = "GrubJoin", "RandomDrop", "GrubJoin, every second"
 KAPPAS = (2.0, 2.0, 50.0, 50.0, 50.0)
 LAGS = {"aligned": (0.0,) * 5, "not aligned": (0.0, 5.0, 15.0, 10.0, 18.0)}
 SUSTAINED = 100.0
