@@ -55,6 +55,37 @@ def test_the_verifier_misses_nothing(inputs, tmp_path, family):
     assert "1 rows too many" in str(verify(family, inputs, tmp_path / "twice"))
 
 
+@pytest.mark.spark
+def test_files_of_one_size_keep_their_order_where_a_crash_puts_two_into_one_micro_batch(spark, tmp_path):
+    """The logs of a driver that died after its file source had noted a file, and before the micro-batch was."""
+    folder, sink, checkpoint = (tmp_path / name for name in ("in", "out", "checkpoint"))
+    write_inputs(folder, seed=2, files=4, rows=30)
+    later = {name: sorted((folder / name).iterdir())[1:] for name in "AB"}
+    waiting = tmp_path / "waiting"
+    for name, files in later.items():
+        (waiting / name).mkdir(parents=True)
+        for file in files:
+            file.rename(waiting / name / file.name)
+
+    def run() -> int:
+        family = FAMILIES["theta, rows"]
+        joined = family.build(spark, folder).selectExpr(*family.columns)
+        writer = joined.writeStream.format("parquet").option("path", str(sink))
+        query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+        return max(progress.numInputRows for progress in query.recentProgress)
+
+    assert run() == 2 * 30
+    for number, name in enumerate("AB"):
+        for file in (waiting / name).iterdir():
+            file.rename(folder / name / file.name)
+        noted = folder / name / "0001.json"
+        entry = {"path": noted.as_uri(), "timestamp": round(noted.stat().st_mtime * 1000), "batchId": 1}
+        (checkpoint / "sources" / str(number) / "1").write_text(f"v1\n{json.dumps(entry)}", encoding="utf-8")
+    assert run() == 2 * 2 * 30, "no micro-batch had two files of each input"
+    assert verify("theta, rows", folder, sink).right
+
+
 def test_the_verifier_of_changes_and_of_subsets(inputs, tmp_path):
     rows = list(answer("best match, inner", inputs))
     beaten = (500, 501, 1, 2)

@@ -21,10 +21,8 @@ from dovetail.families.shedding.throttle import throttled
 from dovetail.families.window.kernel import TOP
 
 SECOND = 1_000_000
-ROOM = 0.85
-"""The part of its time that the join plans to be busy.  With less room more rows are lost, windows are hollow for a
-while, and the join looks cheaper than it is.
-"""
+ROOM = 0.97
+"""The part of its time that the join plans to be busy."""
 
 Rule = Callable[[float, float, float], float]
 
