@@ -39,7 +39,7 @@ NAMES = "ABC"
 LAGS = {"A": 0.0, "B": 2.0, "C": 5.0}
 KAPPAS = {"A": 2.0, "B": 2.0, "C": 20.0}
 DOMAIN, PERIOD = 1000.0, 50.0
-WINDOW, SLICE = "8 seconds", "500 milliseconds"
+WINDOW, SLICE = "12 seconds", "750 milliseconds"
 EPSILON = 0.0005
 """So small that results are few: comparing rows is the work, not passing results on."""
 TICK = 1.0
