@@ -1,6 +1,6 @@
 """A window join on Spark under overload: exact, harvesting and dropping rows, on the same rate-controlled streams.
 
-    python benchmarks/shedding.py [--only rate] [--trigger 3] [--overload 12] [--calm 14] [--out artifacts] [--write]
+    python benchmarks/shedding.py [--only rate] [--trigger 4] [--overload 12] [--calm 14] [--out artifacts] [--write]
 
 A thread writes a file for each of three streams every second: the paper's wandering values, one row after the
 other stamped with the time on the wall.  The join compares row by row (``algorithm="nested"``), so that joining is
@@ -314,7 +314,7 @@ class Found:
 
 def main(
     only: Annotated[list[Part] | None, typer.Option(help="One part, may be repeated; all by default.")] = None,
-    trigger: Annotated[float, typer.Option(help="The trigger interval in seconds.")] = 3.0,
+    trigger: Annotated[float, typer.Option(help="The trigger interval in seconds.")] = 4.0,
     overload: Annotated[int, typer.Option(help="Trigger intervals of overload.")] = 12,
     calm: Annotated[int, typer.Option(help="Trigger intervals after it.")] = 14,
     out: Annotated[Path, typer.Option(help="Where shedding.json is kept.")] = Path("artifacts"),

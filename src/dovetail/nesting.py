@@ -42,8 +42,10 @@ def nest(rows: pa.RecordBatch, shape: Sequence[Nested], never_null: Collection[s
     )
 
 
-def nullable(part: str | Nested, never_null: Collection[str]) -> bool:
-    """Whether a flat column or a struct may be NULL."""
+def nullable(part: str | Nested, never_null: Collection[str] | None) -> bool:
+    """Whether a flat column or a struct may be NULL; with None, anything may."""
+    if never_null is None:
+        return True
     return part not in never_null if isinstance(part, str) else part.present is not None
 
 
@@ -51,8 +53,7 @@ def _struct(rows: pa.RecordBatch, shape: Nested, never_null: Collection[str] | N
     parts, fields = [], []
     for name, part in shape.fields:
         parts.append(rows.column(part) if isinstance(part, str) else _struct(rows, part, never_null))
-        anything = never_null is None or nullable(part, never_null)
-        fields.append(pa.field(name, parts[-1].type, nullable=anything))
+        fields.append(pa.field(name, parts[-1].type, nullable=nullable(part, never_null)))
     mask = None
     if shape.present is not None:
         there = rows.column(shape.present).to_numpy(zero_copy_only=False)

@@ -46,9 +46,9 @@ def test_overload_and_recovery():
 
 def test_few_rows_are_lost_in_an_overload():
     """Four times what the join sustains: the throttle is found while rows get lost, few in the end."""
-    lost = arrived = 0.0
+    lost, arrived, capacity = 0.0, 0.0, 1.5 * sustained(30.0)
     for seed in range(1, 5):
-        found = run(Harvest(), ((0.0, 30.0), (8.0, 120.0)), 20.0, 1.5 * sustained(30.0), seed=seed)
+        found = run(Harvest(), ((0.0, 30.0), (8.0, 120.0)), 20.0, capacity, seed=seed)
         lost, arrived = lost + found.total("lost", 16.0, 20.0), arrived + found.total("arrived", 16.0, 20.0)
     assert lost < 0.25 * arrived
 

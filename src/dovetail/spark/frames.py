@@ -106,7 +106,7 @@ def nested_fields(flat: Sequence[T.StructField], shape: Sequence[Nested], *, who
     What cannot be NULL Spark does not look at, row by row.
     """
     kinds = {field.name: field.dataType for field in flat}
-    certain = never_null(flat) if whole else frozenset()
+    certain = never_null(flat) if whole else None
 
     def kind(part: str | Nested) -> T.DataType:
         if isinstance(part, str):
@@ -114,7 +114,7 @@ def nested_fields(flat: Sequence[T.StructField], shape: Sequence[Nested], *, who
         return T.StructType([field(name, inner) for name, inner in part.fields])
 
     def field(name: str, part: str | Nested) -> T.StructField:
-        return T.StructField(name, kind(part), not whole or nullable(part, certain))
+        return T.StructField(name, kind(part), nullable(part, certain))
 
     return [field(one.name, one) for one in shape]
 

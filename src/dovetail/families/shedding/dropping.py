@@ -12,6 +12,7 @@ from dovetail.families.shedding.control import Control
 from dovetail.families.shedding.keeping import keep_rates
 from dovetail.families.shedding.kernel import SheddingKernel
 from dovetail.families.shedding.model import Costs, Ints, Model
+from dovetail.families.shedding.ordering import beginning_with
 from dovetail.families.shedding.recall import dropped_matches
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import RandomDrop, Shed
@@ -90,7 +91,7 @@ class DropKernel(SheddingKernel):
         if order.size == 1:
             return None
         first = order[1 + self.control.call % (order.size - 1)]
-        return np.concatenate([[first], order[order != first]])
+        return beginning_with(order, int(first))
 
 
 def drop_models(spec: WindowJoinSpec, slices: Slices, control: Control, costs: Costs) -> list[Model]:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from dovetail.families.shedding.control import SEGMENT, Control, Pace, WallPace
 from dovetail.families.shedding.memory import SHARE, Left, entry_value, looked_at_since, match_weights
 from dovetail.families.shedding.model import INDEXED, NESTED, Costs, Flags, Floats, Ints
-from dovetail.families.shedding.ordering import steady_orders
+from dovetail.families.shedding.ordering import beginning_with, steady_orders
 from dovetail.families.shedding.recall import Missed, Sample, missed_matches
 from dovetail.families.shedding.searching import HarvestSearch, ShredSearch
 from dovetail.families.shedding.settings import harvest_counts
@@ -176,14 +176,6 @@ class SheddingKernel(WindowJoinKernel):
         self.work += search.work(self.costs)
         self.effort += search.work(INDEXED)
 
-    def _order_to_try(self, turn: int) -> tuple[Index, bool]:
-        """The join order, or every other time one that begins elsewhere, so that all selectivities are known."""
-        order = self.control.orders[turn]
-        if self.control.call % 2 == 0 or order.size == 1:
-            return order, True
-        first = order[(self.control.call // 2) % order.size]
-        return np.concatenate([[first], order[order != first]]), bool(first == order[0])
-
     def _learn(
         self, turn: int, piles: list[Pile], rows: Index, search: HarvestSearch, part: float, usual: bool
     ) -> None:
@@ -289,6 +281,14 @@ class HarvestKernel(SheddingKernel):
         self.missed += missed_matches(Sample.of(found), rows.size, self._harvest.sample, part, whole=whole)
         looked = search.looked[0] + search.looked[1:].sum() / part + self.costs.probe * search.probes.sum() / part
         self.counters["work_full"] += round((looked + self.costs.emit * search.found.sum() / part) * size / rows.size)
+
+    def _order_to_try(self, turn: int) -> tuple[Ints, bool]:
+        """The join order, or every other time one that begins elsewhere, so that all selectivities are known."""
+        order = self.control.orders[turn]
+        if self.control.call % 2 == 0 or order.size == 1:
+            return order, True
+        first = int(order[(self.control.call // 2) % order.size])
+        return beginning_with(order, first), bool(first == order[0])
 
     def _would_harvest(self, turn: int, piles: list[Pile], matches: Mapping[int, Index]) -> Flags:
         selected = self.control.selected[turn]
