@@ -77,8 +77,8 @@ def fitted(case: Case, knobs: Knobs) -> bytes:
     sampled = []
     for side in (case.left, case.right):
         rows = one_batch(side)
-        weight = pa.array(np.ones(rows.num_rows))
-        columns = [weight, *rows.columns[: len(case.keys) + 1]]
+        draw, deep = np.zeros(rows.num_rows, dtype=np.int64), np.arange(rows.num_rows) % 3 == 2
+        columns = [pa.array(draw), pa.array(deep), *rows.columns[: len(case.keys) + 1]]
         sampled.append(pa.RecordBatch.from_arrays(columns, names=[str(at) for at in range(len(columns))]))
     (found,) = FitStage(TIMES[case.time].key.kind, knobs.partitions)(iter(sampled))
     return found.column(0)[0].as_py()

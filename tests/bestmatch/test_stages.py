@@ -60,10 +60,8 @@ def fitted(join: Join, partitions: int, sides: list[list[dict[str, Any]]]) -> Ro
     for rows in sides:
         batch = flat(join, rows)
         keys = batch.select([*chosen, *([batch.num_columns - 1] if join.by else [])])
-        flags = [pa.array(np.full(batch.num_rows, flag)) for flag in (True, False)]
-        batches.append(
-            pa.RecordBatch.from_arrays([*flags, *keys.columns], names=["sparse", "deep", *keys.schema.names])
-        )
+        marks = [pa.array(np.full(batch.num_rows, mark)) for mark in (0, False)]
+        batches.append(pa.RecordBatch.from_arrays([*marks, *keys.columns], names=["draw", "deep", *keys.schema.names]))
     with patch.object(router, "CELL_ROWS", 3):
         (found,) = FitStage(spec, partitions, (1.0, 1.0))(iter(batches))
     return Routing.from_buffer(found.column(0)[0].as_buffer())

@@ -285,7 +285,7 @@ def fitted(step: ThetaStep, common: dict[str, Any], tables: list[pa.Table], knob
         sparse = dense & (random.random(keys.num_rows) <= fraction)
         deep = np.full(keys.num_rows, deep_rows and not everything) & (random.random(keys.num_rows) < 0.5)
         kept = dense & (sparse | ~deep)
-        marks = {"side": np.full(keys.num_rows, side, dtype=np.int32), "sparse": sparse, "deep": deep}
+        marks = {"draw": np.where(sparse, 0, 1), "deep": deep, "side": np.full(keys.num_rows, side, dtype=np.int32)}
         columns = {**marks, **{f"{'pb'[side]}{at}": column for at, column in enumerate(keys.columns)}}
         parts.append(pa.table(columns).filter(pa.array(kept)))
     sampled = pa.concat_tables(parts, promote_options="default").combine_chunks()

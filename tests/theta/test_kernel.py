@@ -10,8 +10,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dovetail.codes import HIGHEST, LOWEST
+from dovetail.families.theta import compiled
 from dovetail.families.theta.cross import cross_pairs
-from dovetail.families.theta.kernel import Boxes, Counters, Points, choose_dimensions, matched, pairs
+from dovetail.families.theta.kernel import Boxes, Counters, Points, ascending, choose_dimensions, matched, pairs
 
 EXTREMES = [LOWEST, LOWEST + 1, -1, 0, 1, HIGHEST - 1, HIGHEST]
 codes = st.integers(-8, 8) | st.sampled_from(EXTREMES) | st.integers(LOWEST, HIGHEST)
@@ -179,3 +180,34 @@ def test_whole_range_holds_every_point(values):
     points = Points(np.array([values] * 2))
     boxes = Boxes(np.array([[LOWEST, LOWEST + 1]] * 2), np.array([[HIGHEST - 1, HIGHEST]] * 2))
     assert listed(pairs(points, boxes, Counters())) == expected(points, boxes)
+
+
+@given(st.lists(codes))
+@example([])
+@example([LOWEST, HIGHEST, 3, 1, 2, 1])  # no room for the numbers of rows: the low bits are put right by hand
+@example([LOWEST, HIGHEST, *range(40, 0, -1)])  # too many that look alike without their low bits
+def test_ascending_order_is_stable(values):
+    array = np.array(values, dtype=np.int64)
+    assert ascending(array).tolist() == np.argsort(array, kind="stable").tolist()
+
+
+@given(st.lists(codes), st.lists(st.tuples(codes, codes)))
+def test_runs_of_ascending_boxes_by_merging(points, ends):
+    ordered = np.array(sorted(points), dtype=np.int64)
+    low, high = (np.array(sorted(side), dtype=np.int64) for side in (zip(*ends, strict=True) if ends else ((), ())))
+    bounds, none = np.array([0, ordered.size]), np.empty(0, dtype=np.int64)
+    start, stop = compiled.merged_runs(ordered, low, high)
+    wanted = compiled.grouped_runs(ordered, bounds, none, low, high)
+    assert (start.tolist(), stop.tolist()) == (wanted[0].tolist(), wanted[1].tolist())
+    assert [(ordered < at).sum() for at in low] == start.tolist()
+    assert [max((ordered <= at).sum(), least) for at, least in zip(high, start, strict=True)] == stop.tolist()
+
+
+@given(st.lists(codes), st.data())
+def test_search_from_any_hint(values, data):
+    ordered = np.array(sorted(values), dtype=np.int64)
+    low = data.draw(st.integers(0, ordered.size))
+    high = data.draw(st.integers(low, ordered.size))
+    hint, wanted = data.draw(st.integers(0, ordered.size + 1)), data.draw(codes)
+    found = compiled._first_not_below(ordered, wanted, low, high, hint)
+    assert found == low + int((ordered[low:high] < wanted).sum())

@@ -26,7 +26,7 @@ def explain(frame: DataFrame) -> None:
         where     ABS(R.id - S.id) <= 3
         sides     R gives points, S gives a range of R.id
         kernel    range: sorted points, one run for each box; cost follows rows + results
-        routing   cells cut at quantiles of a 1/64 sample of both sides, read within the same action; 4 shuffle partitions of packed segments
+        routing   cells cut at quantiles of a 1/128 sample of both sides, read within the same action; 4 shuffle partitions of packed segments
     """  # noqa: E501
     from dovetail.plan.rendering import show
     from dovetail.spark.metrics import handle_of

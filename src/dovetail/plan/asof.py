@@ -12,6 +12,7 @@ from typing import Literal
 from dovetail.errors import ArgumentError, UnboundedJoinError, UnsupportedTypeError, unknown_alias
 from dovetail.families.asof.spec import Options, Within, distance
 from dovetail.families.theta.spec import KeyType
+from dovetail.sampling import DENSE
 
 Mode = Literal["batch", "stream", "beside"]
 Names = tuple[tuple[str, ...], tuple[str, ...]]
@@ -114,7 +115,7 @@ class AsofPlan:
         if not self.sampled:
             return f"by the hash of the keys, without a sample; {tasks}" if self.keyed else "one cell, in one task"
         what = "by the hash of the keys, heavy ones cut by time" if self.keyed else "ranges of time"
-        return f"{what}, from a 1/64 sample of both sides, read within the same action; {tasks}"
+        return f"{what}, from a 1/{DENSE} sample of both sides, read within the same action; {tasks}"
 
     def _final_text(self) -> str:
         left, right = self.inputs

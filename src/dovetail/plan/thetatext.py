@@ -5,6 +5,7 @@ from __future__ import annotations
 from dovetail.families.theta.router import overlap_axes
 from dovetail.families.theta.spec import Axis, Key, Step
 from dovetail.plan.theta import ThetaPlan, ThetaStep
+from dovetail.sampling import DENSE
 from dovetail.windows import CountWindow
 
 
@@ -93,7 +94,7 @@ def _routing_text(plan: ThetaPlan, step: ThetaStep) -> str:
     if not step.sampled:
         blind = "slices of the key hash" if step.step.equalities else "points dealt out, boxes to every cell"
         return f"{blind}; {where}"
-    ways = "cells cut at quantiles of a 1/64 sample of both sides, read within the same action"
+    ways = f"cells cut at quantiles of a 1/{DENSE} sample of both sides, read within the same action"
     if step.options.how == "inner" and overlap_axes(step.step):
         ways += "; as intervals if that copies less"
     return f"{ways}; {where}"

@@ -88,7 +88,7 @@ def approx_frame(frames: Mapping[str, DataFrame], plan: ApproxPlan) -> DataFrame
     flat = [_flat(sides[alias], plan, at) for at, alias in enumerate(plan.inputs)]
     if plan.balanced:
         counts = _cell_counts(flat, plan.cells)
-        flat = [carrying(one, counts) for one in flat]
+        flat = [carrying(one, ["*"], counts) for one in flat]
     flat = [one.select("*", F.spark_partition_id().alias(_PARTITION)) for one in flat]
     streaming = bool(plan.streams)
     # A stream knows its cells by the numbers under which their state is stored.

@@ -21,7 +21,6 @@ from dovetail.families.theta.joining import PackStage
 from dovetail.families.theta.spec import KeyType
 from dovetail.nesting import Nested
 from dovetail.plan.asof import AsofPlan, Columns, Facts
-from dovetail.sampling import DENSE, SPARSE
 from dovetail.spark.frames import compared_type, identity, quoted, same_session
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function, carrying, fitted, sampled
@@ -150,16 +149,16 @@ class _Flat:
             places.append(at)
         return tuple(places)
 
-    def flat(self, side: int) -> DataFrame:
-        """The payload, the keys that are not in it, and the texts that decide ties."""
-        return self.frames[side].select(*self.columns[side])
+    def flat(self, side: int, routing: Column | None = None) -> DataFrame:
+        """The payload, the keys that are not in it, and the texts that decide ties; then what a first row carries."""
+        return carrying(self.frames[side], self.columns[side], routing)
 
-    def keys(self, side: int, plan: AsofPlan) -> DataFrame:
+    def keys(self, side: int, plan: AsofPlan) -> list[Column]:
         """The keys and the time alone, in the types in which they are compared."""
         names = [*plan.columns.by[side], plan.columns.time[side]]
         kinds = [*plan.keys, plan.time]
-        columns = [F.col(quoted(name)).cast(kind.ddl) for name, kind in zip(names, kinds, strict=True)]
-        return self.frames[side].select(*[column.alias(f"k{at}") for at, column in enumerate(columns)])
+        texts = [f"CAST({quoted(name)} AS {kind.ddl})" for name, kind in zip(names, kinds, strict=True)]
+        return [F.expr(f"{text} AS k{at}") for at, text in enumerate(texts)]
 
     def fields(self) -> list[T.StructField]:
         """The columns that the joining stages give."""
@@ -199,7 +198,7 @@ def _shuffled(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:
     segments = []
     for side in (RIGHT, LEFT):
         stage = RouteStage(flat.spec, side, blind if routing is None else None)
-        segments.append(carrying(flat.flat(side), routing).mapInArrow(arrow_function(stage), _SEGMENTS))
+        segments.append(flat.flat(side, routing).mapInArrow(arrow_function(stage), _SEGMENTS))
     dealt = segments[0].unionByName(segments[1]).repartition(partitions, "number")
     # Right rows first: a cell keeps them, and lets its left rows pass by.
     in_turn = dealt.sortWithinPartitions("number", "turn")
@@ -207,12 +206,7 @@ def _shuffled(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:
 
 
 def _routing(flat: _Flat, plan: AsofPlan, blind: bytes) -> Column:
-    samples = []
-    for side in (LEFT, RIGHT):
-        keys = flat.keys(side, plan)
-        # Cells are cut by weight, so a sample that thins out in long tasks needs no evening out.
-        stands_for = F.when(F.col("deep"), float(SPARSE)).otherwise(float(DENSE))
-        samples.append(sampled(keys, side=side).select(stands_for.alias("weight"), *keys.columns))
+    samples = [sampled(flat.frames[side], flat.keys(side, plan), side=side) for side in (LEFT, RIGHT)]
     return fitted(samples, FitStage(plan.time.kind, plan.shuffle_partitions), blind)
 
 
@@ -220,12 +214,11 @@ def _beside(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:
     whole = flat.flat(RIGHT).coalesce(1).mapInArrow(arrow_function(PackStage()), _SEGMENT).scalar()
     streaming = bool(plan.streams)
     stage = BesideStage(flat.spec, packed=streaming)
-    rows = flat.flat(LEFT)
     if streaming:
-        blocks = rows.mapInArrow(arrow_function(PackStage(whole=False)), _SEGMENT)
+        blocks = flat.flat(LEFT).mapInArrow(arrow_function(PackStage(whole=False)), _SEGMENT)
         rows = blocks.select("segment", whole.alias("g"))
     else:
-        rows = carrying(rows, F.array(whole))
+        rows = flat.flat(LEFT, F.array(whole))
     return recorder.run(rows, stage, flat.schema(), shape=flat.shape(plan.inputs))
 
 

@@ -132,12 +132,13 @@ class _Counted:
             columns.append(hash_column(keys[: len(step.equalities)]))
         return columns
 
-    def flat(self, side: int) -> DataFrame:
-        """The payload, the keys that are not in it, and the hash."""
+    def flat(self, side: int, routing: Column | None = None) -> DataFrame:
+        """The payload, the keys that are not in it, and the hash; then what the first row of a task carries."""
         of = self.points if side == POINTS else self.boxes
         every = self.keys(side)
         travelling = [key for key, source in zip(every, self.sources[side], strict=False) if source is None]
-        return of.frame.select(*of.payload_columns(), *travelling, *every[len(self.sources[side]) :])
+        columns = [*of.payload_columns(), *travelling, *every[len(self.sources[side]) :]]
+        return carrying(of.frame, columns, routing)
 
     def shape(self, order: list[str]) -> list[Nested] | None:
         """The structs that leave a pair stage, in the order of the aliases; None while Spark has to judge pairs."""
@@ -184,7 +185,7 @@ def _shuffled(counted: _Counted, recorder: Recorder, shape: list[Nested] | None)
     segments = []
     for side in (POINTS, BOXES):
         stage = RouteStage(**arguments, side=side, routing=blind if routing is None else None)
-        segments.append(carrying(counted.flat(side), routing).mapInArrow(arrow_function(stage), _SEGMENTS))
+        segments.append(counted.flat(side, routing).mapInArrow(arrow_function(stage), _SEGMENTS))
     join = JoinStage(**counted.arguments())
     dealt = segments[POINTS].unionByName(segments[BOXES]).repartition(partitions, "number")
     # Points before boxes: a cell keeps its points and lets its boxes pass by.
@@ -212,8 +213,8 @@ def _routing(counted: _Counted, blind: bytes) -> Column:
     for side, of in ((POINTS, counted.points), (BOXES, counted.boxes)):
         # The union lists the columns of the points, then those that only the boxes have: the stage expects that order.
         keys = [key.alias(f"{'pb'[side]}{at}") for at, key in enumerate(counted.keys(side))]
-        rows = sampled(of.frame.select(*keys), side=side, everything=everything)
-        samples.append(rows.select(F.lit(side).alias("side"), "*"))
+        columns = [F.expr(f"{side} AS side"), *keys]
+        samples.append(sampled(of.frame, columns, side=side, everything=everything))
     return fitted(samples, fit, blind)
 
 
@@ -221,12 +222,11 @@ def _beside(counted: _Counted, recorder: Recorder, shape: list[Nested] | None) -
     segment = T.StructType([T.StructField("segment", T.BinaryType())])
     whole = counted.flat(BOXES).coalesce(1).mapInArrow(arrow_function(PackStage()), segment).scalar()
     stage = BesideStage(**counted.arguments(), packed=recorder.streaming)
-    points = counted.flat(POINTS)
     if recorder.streaming:
-        blocks = points.mapInArrow(arrow_function(PackStage(whole=False)), segment)
+        blocks = counted.flat(POINTS).mapInArrow(arrow_function(PackStage(whole=False)), segment)
         points = blocks.select("segment", whole.alias("g"))
     else:
-        points = carrying(points, F.array(whole))
+        points = counted.flat(POINTS, F.array(whole))
     return recorder.run(points, stage, counted.schema(stage), shape=shape)
 
 

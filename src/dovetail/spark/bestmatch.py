@@ -37,7 +37,7 @@ def best_frame(frames: Mapping[str, DataFrame], plan: BestPlan) -> DataFrame:
         stage = RouteStage(
             spec, at, spec.payload[at] + len(plan.keys[at]), blind if routing is None else None, _task_number
         )
-        packed.append(carrying(frame, routing).mapInArrow(arrow_function(stage), PACKED))
+        packed.append(carrying(frame, ["*"], routing).mapInArrow(arrow_function(stage), PACKED))
     make: Any = partial(RecentKernel if spec.max_age is not None else BestKernel, spec)
     handle = Handle(plan)
     recorder = Recorder(f"dovetail({','.join(plan.inputs)})", plan.partitions, streaming=streaming, names=METRICS)
@@ -67,7 +67,7 @@ def _routing(flat: list[DataFrame], plan: BestPlan, blind: bytes) -> Column:
     """Cells cut at quantiles of a sample; without a key or a maximum distance only the number of rows counts."""
     first = len(plan.spec.by)
     names = [*[f"k{first + at}" for at in cut_axes(plan.spec)], *(["h"] if plan.by else [])]
-    samples = [sampled(frame.select(*names), side=side) for side, frame in enumerate(flat)]
+    samples = [sampled(frame, names, side=side) for side, frame in enumerate(flat)]
     return fitted(samples, FitStage(plan.spec, plan.partitions), blind)
 
 

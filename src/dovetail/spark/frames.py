@@ -191,11 +191,18 @@ def _complaint(error: AnalysisException) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), "")
 
 
-def expression_type(side: Side, term: Term) -> T.DataType:
-    """The type of a term, or Spark's complaint about it in our words."""
+def expression_types(side: Side, terms: Sequence[Term]) -> dict[Term, T.DataType]:
+    """The types of terms over one input, or Spark's complaint about the first that it cannot evaluate, in our words."""
+    if not terms:
+        return {}
     try:
-        return side.frame.select(F.expr(term.sql)).schema.fields[0].dataType
+        kinds = side.frame.selectExpr(*[term.sql for term in terms]).schema.fields
+        return {term: kind.dataType for term, kind in zip(terms, kinds, strict=True)}
     except AnalysisException as error:
+        if len(terms) > 1:
+            for term in terms:
+                expression_types(side, [term])
+        term = terms[0]
         raise PredicateError(
             f"Spark cannot evaluate {term.sql} over the input {term.alias!r}",
             accepted="an expression of Spark SQL over the columns of one input",

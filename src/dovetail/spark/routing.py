@@ -23,19 +23,19 @@ _FIRST_ROW = (1 << 33) - 1
 """monotonically_increasing_id counts the rows of a task in its low 33 bits."""
 
 
-def sampled(frame: DataFrame, *, side: int, everything: bool = False) -> DataFrame:
-    """Some rows, behind two columns: whether the sparse sample has them (``sparse``), and whether they lie ``deep``.
+def sampled(frame: DataFrame, columns: Sequence[Column | str], *, side: int, everything: bool = False) -> DataFrame:
+    """Columns of some rows, behind two of their own: a random number (``draw``), and whether they lie ``deep``.
 
     Spark samples: a Python task for each part of the input would cost more.
     """
-    if everything:
-        return frame.selectExpr("true AS sparse", "false AS deep", "*")
     # As text: every function of a Column is a few calls into the JVM, which a small join feels.
-    row, sparse = "monotonically_increasing_id()", f"`#draw` & {SPARSE - 1} = 0"
+    if everything:
+        return frame.select(F.expr("0L AS draw"), F.expr("false AS deep"), *columns)
+    row = "monotonically_increasing_id()"
     # A hash of the row's number instead of Spark's random sample, which takes twice the time.
-    numbered = frame.selectExpr(f"xxhash64({row}, {side}) AS `#draw`", f"{row} & {_FIRST_ROW} >= {DEEP} AS deep", "*")
-    kept = numbered.where(f"`#draw` & {DENSE - 1} = 0 AND ({sparse} OR NOT deep)")
-    return kept.selectExpr(f"{sparse} AS sparse", "* EXCEPT (`#draw`)")
+    draw, deep = f"xxhash64({row} ^ {side << 61}L) AS draw", f"{row} & {_FIRST_ROW} >= {DEEP} AS deep"
+    numbered = frame.select(F.expr(draw), F.expr(deep), *columns)
+    return numbered.where(f"draw & {DENSE - 1} = 0 AND (NOT deep OR draw & {SPARSE - 1} = 0)")
 
 
 def fitted(samples: Sequence[DataFrame], fit: Callable[..., Iterator[pa.RecordBatch]], blind: bytes) -> Column:
@@ -49,15 +49,15 @@ def fitted(samples: Sequence[DataFrame], fit: Callable[..., Iterator[pa.RecordBa
     return F.array(F.coalesce(found, F.lit(blind)))
 
 
-def carrying(frame: DataFrame, value: Column | None) -> DataFrame:
-    """Rows with a last column ``g``: `value`, an array, on the first row of each task, and NULL on all others.
+def carrying(frame: DataFrame, columns: Sequence[Column | str], value: Column | None) -> DataFrame:
+    """Columns and behind them ``g``: `value`, an array, on the first row of each task, and NULL on all others.
 
-    Without a value, the rows as they are.
+    Without a value, the columns alone.
     """
     if value is None:
-        return frame
+        return frame.select(*columns)
     first = F.expr(f"monotonically_increasing_id() & {_FIRST_ROW} = 0")
-    return frame.select("*", F.when(first, value).alias("g"))
+    return frame.select(*columns, F.when(first, value).alias("g"))
 
 
 def arrow_function(stage: Callable[..., Iterator[pa.RecordBatch]]) -> ArrowFunction:

@@ -11,7 +11,7 @@ from dovetail.families.theta.joining import METRICS
 from dovetail.plan.theta import Facts, ThetaPlan, ThetaStep
 from dovetail.predicates import Band, Equality, Inequality, Predicate, Term
 from dovetail.spark.batch import join_step
-from dovetail.spark.frames import Side, check_rest, expression_type, filtered_sides, same_session, typed_conjuncts
+from dovetail.spark.frames import Side, check_rest, expression_types, filtered_sides, same_session, typed_conjuncts
 from dovetail.spark.metrics import Handle, Recorder, attach
 
 
@@ -20,11 +20,13 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
     same_session(frames)
     sides = {alias: Side.of(alias, frame) for alias, frame in frames.items()}
     types: dict[Term, T.DataType] = {}
+    terms: dict[str, list[Term]] = {alias: [] for alias in frames}
     parts: list[Equality | Inequality | Band] = [*predicate.equalities, *predicate.inequalities, *predicate.bands]
     for part in parts:
         for term in (part.left, part.right):
-            if term not in types:
-                types[term] = expression_type(sides[term.alias], term)
+            terms[term.alias].append(term)
+    for alias, side in sides.items():
+        types |= expression_types(side, terms[alias])
     for condition in predicate.filters:
         check_rest(sides[condition.alias], condition.sql)
     for rest in predicate.rests:

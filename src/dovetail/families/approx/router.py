@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.families.approx.compiled import Index
-from dovetail.families.theta.compiled import group_rows
+from dovetail.families.theta.compiled import dealt
 
 
 def cells_of(hashes: Index, cells: int) -> Index:
@@ -28,7 +28,7 @@ def cells_of(hashes: Index, cells: int) -> Index:
 
 def cut(rows: pa.RecordBatch, cells: Index, count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Rows by cell, each cell's in their order."""
-    order, ends = group_rows(np.arange(cells.size), cells, count)
+    order, ends = dealt(np.arange(cells.size), cells, count)
     table = rows.take(order)
     for cell in np.flatnonzero(np.diff(ends)):
         yield int(cell), table.slice(int(ends[cell]), int(ends[cell + 1] - ends[cell]))

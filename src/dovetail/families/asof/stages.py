@@ -24,9 +24,10 @@ from dovetail.families.asof.compiled import Index, Places
 from dovetail.families.asof.kernel import KeyNumbers, RightIndex, key_columns, last_of_runs, time_codes, usable
 from dovetail.families.asof.router import Routing, fit, nearest_in_slices, passed_on, without_sample
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
-from dovetail.families.theta.compiled import group_rows
+from dovetail.families.theta.compiled import dealt
 from dovetail.families.theta.joining import beside_blocks
 from dovetail.families.theta.stages import row_hashes
+from dovetail.sampling import DENSE, SPARSE
 from dovetail.segments import binary_column, blocks, concat, known_or_carried, packed_column, picked, typed, unpack
 
 METRICS = ("rows_left", "rows_right", "copies", "ties", "matched", "results", "cells", "kernel_us")
@@ -45,7 +46,7 @@ def hashes_of(columns: list[pa.Array[Any]], size: int) -> Index:
 class FitStage:
     """Sampled rows of both sides in, one routing out.
 
-    A batch has the number of rows that each sampled row stands for, then its keys and its time.
+    A batch has the random number of each row and whether it lies deep in its task, then its keys and its time.
     """
 
     time: Kind
@@ -58,9 +59,10 @@ class FitStage:
             rows = concat(held)
             rows = rows.take(np.flatnonzero(np.logical_and.reduce([valid_mask(column) for column in rows.columns])))
             columns = rows.columns
-            keyed = len(columns) > 2
-            hashes, codes = hashes_of(columns[1:-1], rows.num_rows), order_codes(columns[-1], self.time)
-            weights = np.asarray(columns[0].to_numpy(), dtype=np.float64)
+            keyed = len(columns) > 3
+            hashes, codes = hashes_of(columns[2:-1], rows.num_rows), order_codes(columns[-1], self.time)
+            # Cells are cut by weight, so a sample that thins out in long tasks needs no evening out.
+            weights = np.where(columns[1].to_numpy(zero_copy_only=False), float(SPARSE), float(DENSE))
             routing = fit(hashes, codes, weights, keyed=keyed, partitions=self.partitions)
         else:
             routing = without_sample(False, self.partitions)
@@ -84,9 +86,8 @@ class RouteStage:
         routing = Routing.from_buffer(packed)
         for block in blocks(rows_in):
             rows, cells, copies = self.places(block, routing)
-            order, ends = group_rows(np.arange(cells.size), cells, routing.numbers.size)
-            whole = copies == 0 and rows.size == block.num_rows
-            table = picked(block, order if whole else rows[order])
+            dealt_rows, ends = dealt(rows, cells, routing.numbers.size)
+            table = picked(block, dealt_rows)
             full = np.flatnonzero(np.diff(ends))
             segments = packed_column([table.slice(ends[c], ends[c + 1] - ends[c]) for c in full])
             copied = np.bincount(cells[cells.size - copies :], minlength=routing.numbers.size)[full]

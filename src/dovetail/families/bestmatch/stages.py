@@ -32,7 +32,7 @@ from dovetail.segments import binary_column, blocks, concat, known_or_carried, p
 class FitStage:
     """Sampled rows of both sides in, one routing out.
 
-    A row tells whether it belongs to the sparse sample and lies deep in its task; then it holds the values of the axes
+    A row has its random number and tells whether it lies deep in its task; then it holds the values of the axes
     that may be cut, and where there are keys their hash.
     """
 
@@ -49,8 +49,8 @@ class FitStage:
         hashes, rows = np.empty(0, dtype=np.int64), 0.0
         if held:
             block = concat(held)
-            sparse, deep = (block.column(at).to_numpy(zero_copy_only=False) for at in range(2))
-            chosen, fraction = even_sample(sparse, deep, self.fractions)
+            draw, deep = (block.column(at).to_numpy(zero_copy_only=False) for at in range(2))
+            chosen, fraction = even_sample(draw, deep, self.fractions)
             rows = np.count_nonzero(chosen) / fraction
             values = block.columns[2 : 2 + len(axes)]
             block = block.take(np.flatnonzero(chosen & usable(values, block.num_rows)))

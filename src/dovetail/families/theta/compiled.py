@@ -6,6 +6,8 @@ milliseconds.  A function that fills output returns as soon as a chunk is full, 
 
 from __future__ import annotations
 
+from typing import TypeVar
+
 import numpy as np
 import numpy.typing as npt
 
@@ -15,21 +17,32 @@ from dovetail.compiling import njit
 Index = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 Found = tuple[Index, Index, int]
+_Row = TypeVar("_Row", np.int64, np.bool_)
+
+
+_NEAR = 8
+"""Steps ahead that a search tries one by one."""
 
 
 @njit
 def _first_not_below(values: Codes, wanted: int, low: int, high: int, hint: int) -> int:  # pragma: no cover
-    """Smallest position in [low, high] whose value is >= wanted; gallops from `hint`."""
+    """Smallest position in [low, high] whose value is >= wanted; walks, then gallops, from `hint`."""
     at = min(max(hint, low), high)
     step = 1
-    if at < high and values[at] < wanted:
-        low = at + 1
+    if at == low or values[at - 1] < wanted:
+        # Whoever asks in ascending order finds it a step or two ahead, where a gallop would overshoot.
+        near = min(at + _NEAR, high)
+        while at < near and values[at] < wanted:
+            at += 1
+        if at < near or at == high:
+            return at
+        low = at
         while low + step < high and values[low + step] < wanted:
             low += step + 1
             step *= 2
         high = min(high, low + step)
     else:
-        high = at
+        high = at - 1
         while high - step > low and values[high - step] >= wanted:
             high -= step
             step *= 2
@@ -47,13 +60,14 @@ def _first_not_below(values: Codes, wanted: int, low: int, high: int, hint: int)
 def grouped_runs(
     ordered: Codes, bounds: Index, group: Index, low: Codes, high: Codes
 ) -> tuple[Index, Index]:  # pragma: no cover
-    """For each box the run [start, stop) of points of its group inside [low, high]."""
+    """For each box the run [start, stop) of points of its group inside [low, high]; no `group` is one for all."""
     start = np.empty(low.size, dtype=np.int64)
     stop = np.empty(low.size, dtype=np.int64)
     near, far = 0, 0
     top = np.iinfo(np.int64).max
     for j in range(low.size):
-        begin, end = bounds[group[j]], bounds[group[j] + 1]
+        own = group[j] if group.size else 0
+        begin, end = bounds[own], bounds[own + 1]
         near = _first_not_below(ordered, low[j], begin, end, near)
         if high[j] < low[j]:
             far = near
@@ -62,6 +76,28 @@ def grouped_runs(
         else:
             far = _first_not_below(ordered, high[j] + 1, near, end, far)
         start[j], stop[j] = near, far
+    return start, stop
+
+
+@njit
+def merged_runs(ordered: Codes, low: Codes, high: Codes) -> tuple[Index, Index]:  # pragma: no cover
+    """:func:`grouped_runs` of one group and ascending ends: a merge, without a branch that could be guessed wrong."""
+    start = np.empty(low.size, dtype=np.int64)
+    stop = np.empty(low.size, dtype=np.int64)
+    at, j = 0, 0
+    while at < ordered.size and j < low.size:
+        start[j] = at
+        below = ordered[at] < low[j]
+        at += below
+        j += not below
+    start[j:] = ordered.size
+    at, j = 0, 0
+    while at < ordered.size and j < low.size:
+        stop[j] = max(at, start[j])
+        inside = ordered[at] <= high[j]
+        at += inside
+        j += not inside
+    stop[j:] = ordered.size
     return start, stop
 
 
@@ -80,6 +116,58 @@ def group_rows(rows: Index, group: Index, groups: int) -> tuple[Index, Index]:  
         out[free[g]] = row
         free[g] += 1
     return out, bounds
+
+
+@njit
+def dealt(rows: npt.NDArray[_Row], cells: Index, count: int) -> tuple[npt.NDArray[_Row], Index]:  # pragma: no cover
+    """Rows in the order of the cells they go to, each cell's in their own; bounds[c] is where cell c begins."""
+    bounds = np.zeros(count + 1, dtype=np.int64)
+    for cell in cells:
+        bounds[cell + 1] += 1
+    for cell in range(count):
+        bounds[cell + 1] += bounds[cell]
+    free = bounds[:count].copy()
+    out = np.empty_like(rows)
+    for k in range(cells.size):
+        cell = cells[k]
+        out[free[cell]] = rows[k]
+        free[cell] += 1
+    return out, bounds
+
+
+@njit
+def numbered(codes: Codes, least: int, lost: int, bits: int) -> Words:  # pragma: no cover
+    """Each code's distance from the least one without its `lost` lowest bits, above the number of its row."""
+    out = np.empty(codes.size, dtype=np.uint64)
+    origin, drop, room = np.uint64(least), np.uint64(lost), np.uint64(bits)
+    for i in range(codes.size):
+        out[i] = (((np.uint64(codes[i]) - origin) >> drop) << room) | np.uint64(i)
+    return out
+
+
+_ALIKE = 16
+"""Rows that may share what is left of their codes before sorting them by hand takes too long."""
+
+
+@njit
+def row_numbers(ordered: Words, codes: Codes, lost: int, bits: int) -> Index:  # pragma: no cover
+    """The rows of sorted :func:`numbered` codes in the order of the whole codes; empty if too many look alike."""
+    mask, room = (np.uint64(1) << np.uint64(bits)) - np.uint64(1), np.uint64(bits)
+    out = np.empty(ordered.size, dtype=np.int64)
+    begin = 0
+    for k in range(ordered.size):
+        row = np.int64(ordered[k] & mask)
+        at = k
+        if lost:
+            if ordered[k] >> room != ordered[begin] >> room:
+                begin = k
+            elif k - begin == _ALIKE:
+                return out[:0]
+            while at > begin and codes[out[at - 1]] > codes[row]:
+                out[at] = out[at - 1]
+                at -= 1
+        out[at] = row
+    return out
 
 
 @njit

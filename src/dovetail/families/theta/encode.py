@@ -41,6 +41,11 @@ def usable(keys: Keys) -> Mask:
     return mask
 
 
+def usable_rows(keys: Keys) -> Index | None:
+    """The numbers of the rows without a NULL among their keys; None where all are."""
+    return np.flatnonzero(usable(keys)) if any(key.null_count for key in keys) else None
+
+
 def encode(step: Step, point_keys: Keys, box_keys: Keys) -> tuple[Points, Boxes]:
     """Points and boxes of two sides without NULL keys."""
     rows = (len(point_keys[0]), len(box_keys[0]))
@@ -61,18 +66,20 @@ def encode(step: Step, point_keys: Keys, box_keys: Keys) -> tuple[Points, Boxes]
 
 def box_range(axis: Axis, keys: Keys) -> tuple[Codes, Codes]:
     """Inclusive ranges of an axis whose kind has global codes."""
-    low_end, high_end = axis.low, axis.high
-    size = len(keys[0])
-    low, high = np.full(size, LOWEST), np.full(size, HIGHEST)
+    low: Codes | None = None
+    high: Codes | None = None
     # Each end bounds both sides: one that no code satisfies leaves an empty range, and the other end must keep it so.
-    for lows, highs in _ends(axis, keys, low_end, high_end):
-        np.maximum(low, lows, out=low)
-        np.minimum(high, highs, out=high)
-    return low, high
+    for lows, highs in _ends(axis, keys, axis.low, axis.high):
+        low = lows if low is None else low if lows is None else np.maximum(low, lows)
+        high = highs if high is None else high if highs is None else np.minimum(high, highs)
+    size = len(keys[0])
+    return np.full(size, LOWEST) if low is None else low, np.full(size, HIGHEST) if high is None else high
 
 
-def _ends(axis: Axis, keys: Keys, low_end: Edge | None, high_end: Edge | None) -> Iterator[tuple[Codes, Codes]]:
-    """The range that each end leaves on its own."""
+def _ends(
+    axis: Axis, keys: Keys, low_end: Edge | None, high_end: Edge | None
+) -> Iterator[tuple[Codes | None, Codes | None]]:
+    """The range that each end leaves on its own; None where it leaves a side open."""
     if low_end is not None:
         key = keys[low_end.key]
         if low_end.shift is not None:
@@ -86,19 +93,22 @@ def _ends(axis: Axis, keys: Keys, low_end: Edge | None, high_end: Edge | None) -
         else:
             # ~x turns the order of codes round, so an upper end is the lower end of the mirror image.
             low, high = _beyond(~order_codes(key, axis.kind), high_end.strict)
-            yield ~high, ~low
+            yield None if high is None else ~high, ~low
 
 
-def _beyond(codes: Codes, strict: bool) -> tuple[Codes, Codes]:
+def _beyond(codes: Codes, strict: bool) -> tuple[Codes, Codes | None]:
     """Ranges from `codes` upward; ``x > largest`` holds for nothing, and must not wrap round."""
-    high = np.full(codes.size, HIGHEST)
     if not strict:
-        return codes, high
-    high[codes == HIGHEST] = LOWEST
-    return np.where(codes == HIGHEST, HIGHEST, codes + 1), high
+        return codes, None
+    none = codes == HIGHEST
+    if not none.any():
+        return codes + 1, None
+    return np.where(none, HIGHEST, codes + 1), np.where(none, LOWEST, HIGHEST)
 
 
-def _band(axis: Axis, key: pa.Array[Any], low: int | float | None, high: int | float | None) -> tuple[Codes, Codes]:
+def _band(
+    axis: Axis, key: pa.Array[Any], low: int | float | None, high: int | float | None
+) -> tuple[Codes | None, Codes | None]:
     if axis.kind in ("float32", "float64"):
         dtype: npt.DTypeLike = np.float32 if axis.kind == "float32" else np.float64
         values = key.to_numpy(zero_copy_only=False).astype(dtype, copy=False)
@@ -107,11 +117,7 @@ def _band(axis: Axis, key: pa.Array[Any], low: int | float | None, high: int | f
             strict_low=bool(axis.low and axis.low.strict),
             strict_high=bool(axis.high and axis.high.strict),
         )  # fmt: skip
-        # An open end reaches past every code, so that kernels can tell it from a bound.
-        return (
-            np.full(lows.size, LOWEST) if low is None else lows,
-            np.full(highs.size, HIGHEST) if high is None else highs,
-        )
+        return None if low is None else lows, None if high is None else highs
     assert not isinstance(low, float)
     assert not isinstance(high, float)
     return int_band(order_codes(key, axis.kind), low, high)

@@ -24,7 +24,7 @@ import pyarrow as pa
 
 from dovetail.codes import Mask
 from dovetail.families.theta.cross import cross_pairs
-from dovetail.families.theta.encode import encode, usable
+from dovetail.families.theta.encode import encode, usable_rows
 from dovetail.families.theta.kernel import Boxes, Counters, Index, Points, matched, pairs
 from dovetail.families.theta.stages import BOXES, POINTS, Stage
 from dovetail.segments import binary_column, blocks, carried, concat, pack, picked, typed, unpack
@@ -73,14 +73,15 @@ class PairStage(Stage):
         """
         point_keys = self.keys_of(points, self.payload[POINTS], POINTS)
         box_keys = self.keys_of(boxes, self.payload[BOXES], BOXES)
-        point_rows, box_rows = np.flatnonzero(usable(point_keys)), np.flatnonzero(usable(box_keys))
-        if point_rows.size < points.num_rows:
+        point_rows, box_rows = usable_rows(point_keys), usable_rows(box_keys)
+        if point_rows is not None:
             point_keys = [key.take(point_rows) for key in point_keys]
-        if box_rows.size < boxes.num_rows:
+        if box_rows is not None:
             box_keys = [key.take(box_rows) for key in box_keys]
         left, right = encode(self.step, point_keys, box_keys)
         if not self.lists_pairs and self.options.algorithm == "auto":
-            found[point_rows[matched(left, right, counters)]] = True
+            with_match = np.flatnonzero(matched(left, right, counters))
+            found[with_match if point_rows is None else point_rows[with_match]] = True
             return
         for some_points, some_boxes in self._owned(points, boxes, point_rows, box_rows):
             part_left, part_right = left, right
@@ -91,14 +92,15 @@ class PairStage(Stage):
             for i, j in search(part_left, part_right, counters):
                 if some_points is not None and some_boxes is not None:
                     i, j = some_points[i], some_boxes[j]
-                i, j = point_rows[i], box_rows[j]
+                i = i if point_rows is None else point_rows[i]
+                j = j if box_rows is None else box_rows[j]
                 if self.options.how != "inner":
                     found[i] = True
                 if self.lists_pairs:
                     yield i, j
 
     def _owned(
-        self, points: pa.RecordBatch, boxes: pa.RecordBatch, point_rows: Index, box_rows: Index
+        self, points: pa.RecordBatch, boxes: pa.RecordBatch, point_rows: Index | None, box_rows: Index | None
     ) -> Iterator[tuple[Index | None, Index | None]]:
         """Which rows to join with which, so that a pair that meets in several cells is found in one.
 
@@ -107,9 +109,11 @@ class PairStage(Stage):
         if points.schema.names[-1] != "s":
             yield None, None
             return
-        here = points.column("s").to_numpy(zero_copy_only=False)[point_rows]
-        box_here = boxes.column("s").to_numpy(zero_copy_only=False)[box_rows]
-        yield np.flatnonzero(here), np.arange(box_rows.size)
+        here = points.column("s").to_numpy(zero_copy_only=False)
+        here = here if point_rows is None else here[point_rows]
+        box_here = boxes.column("s").to_numpy(zero_copy_only=False)
+        box_here = box_here if box_rows is None else box_here[box_rows]
+        yield np.flatnonzero(here), np.arange(box_here.size)
         yield np.flatnonzero(~here), np.flatnonzero(box_here)
 
     def rows_out(

@@ -99,7 +99,7 @@ class Routing:
         if self.mode == "axis":
             return np.arange(hashes.size), first
         end = routing_points(step.axes[self.axes[1]], keys)
-        last = _cells(self.bounds, hashes, np.maximum(start, end), np.full(hashes.size, HIGHEST))
+        last = _cells(self.bounds, hashes, np.maximum(start, end), HIGHEST)
         return _spans(first, last)
 
     def boxes(self, step: Step, hashes: Index, keys: Keys) -> tuple[Index, Index]:
@@ -115,13 +115,13 @@ class Routing:
             _, high = routing_boxes(step.axes[self.axes[0]], keys)
             low, _ = routing_boxes(step.axes[self.axes[1]], keys)
             high = np.maximum(low, high)
-        first = _cells(self.bounds, hashes, low, np.full(hashes.size, LOWEST))
-        last = _cells(self.bounds, hashes, high, np.full(hashes.size, HIGHEST))
+        first = _cells(self.bounds, hashes, low, LOWEST)
+        last = _cells(self.bounds, hashes, high, HIGHEST)
         return _spans(first, last)
 
     def starts_here(self, cell: int, hashes: Index, starts: Codes) -> npt.NDArray[np.bool_]:
         """Which intervals of an overlap join start in `cell`; the others reach into it from before."""
-        here: npt.NDArray[np.bool_] = _cells(self.bounds, hashes, starts, np.full(hashes.size, LOWEST)) == cell
+        here: npt.NDArray[np.bool_] = _cells(self.bounds, hashes, starts, LOWEST) == cell
         return here
 
     def to_buffer(self) -> pa.Buffer:
@@ -214,11 +214,10 @@ def _fitted(mode: Mode, axes: tuple[int, ...], points: Sample, boxes: Sample, ce
         cells,
     )
     count = bounds.hash.size + 1
-    lowest, highest = np.full(boxes.hash.size, LOWEST), np.full(boxes.hash.size, HIGHEST)
     first = _cells(bounds, points.hash, point_start, ties)
-    last = first if mode == "axis" else _cells(bounds, points.hash, point_end, np.full(ties.size, HIGHEST))
-    box_first = _cells(bounds, boxes.hash, box_start, lowest)
-    box_last = _cells(bounds, boxes.hash, box_end, highest)
+    last = first if mode == "axis" else _cells(bounds, points.hash, point_end, HIGHEST)
+    box_first = _cells(bounds, boxes.hash, box_start, LOWEST)
+    box_last = _cells(bounds, boxes.hash, box_end, HIGHEST)
     left = _loads(first, last, _weights(points), count)
     right = _loads(box_first, box_last, _weights(boxes), count)
     # A cell costs its rows, and its output where the sample can tell: a cell inside a box matches wholly on
@@ -246,10 +245,11 @@ def _weights(sample: Sample) -> npt.NDArray[np.float64]:
 
 
 def _quantiles(hashes: Index, values: Codes, ties: Index, weights: npt.NDArray[np.float64], cells: int) -> Bounds:
-    order = np.lexsort((ties, values, hashes))
-    if order.size == 0 or cells <= 1:
+    if hashes.size == 0 or cells <= 1:
         empty = np.empty(0, dtype=np.int64)
         return Bounds(empty, empty, empty)
+    one_hash = (hashes == hashes[0]).all()  # without equality keys
+    order = np.lexsort((ties, values) if one_hash else (ties, values, hashes))
     total = np.cumsum(weights[order])
     cuts = order[np.searchsorted(total, total[-1] * np.arange(1, cells) / cells)]
     h, v, t = hashes[cuts], values[cuts], ties[cuts]
@@ -297,13 +297,14 @@ def _locate(
     return out
 
 
-def _cells(bounds: Bounds, hashes: Index, values: Codes, ties: Index) -> Index:
-    """The cell of each (hash, value, tie): how many cells begin at or before it."""
+def _cells(bounds: Bounds, hashes: Index, values: Codes, ties: Index | int) -> Index:
+    """The cell of each (hash, value, tie): how many cells begin at or before it.  One tie serves all rows."""
     whole = bounds.value.size and (bounds.tie == LOWEST).all() and (bounds.hash == bounds.hash[0]).all()
     if whole and (hashes == bounds.hash[0]).all():
         # Without equality keys all hashes are alike, and the value alone decides.
         return cuts_passed(bounds.value, values)
-    return _locate(bounds.hash, bounds.value, bounds.tie, hashes, values, ties)
+    every = ties if isinstance(ties, np.ndarray) else np.full(hashes.size, ties)
+    return _locate(bounds.hash, bounds.value, bounds.tie, hashes, values, every)
 
 
 @njit
@@ -316,8 +317,15 @@ def _spans(first: Index, last: Index) -> tuple[Index, Index]:  # pragma: no cove
     cells = np.empty(total, dtype=np.int64)
     at = 0
     for k in range(first.size):
-        for cell in range(first[k], last[k] + 1):
+        cell = first[k]
+        if cell == last[k]:  # as nearly all are
             rows[at] = k
             cells[at] = cell
+            at += 1
+            continue
+        while cell <= last[k]:
+            rows[at] = k
+            cells[at] = cell
+            cell += 1
             at += 1
     return rows, cells

@@ -24,7 +24,7 @@ import pyarrow.compute as pc
 from dovetail.codes import Codes, order_codes, valid_mask
 from dovetail.families.theta import compiled
 from dovetail.families.theta.compiled import mix_into, text_hashes
-from dovetail.families.theta.encode import Keys, routing_boxes, routing_points, usable
+from dovetail.families.theta.encode import Keys, routing_boxes, routing_points, usable, usable_rows
 from dovetail.families.theta.kernel import Index
 from dovetail.families.theta.papers import PairRouting, end_codes, partition_axis
 from dovetail.families.theta.router import Routing, Sample, fit
@@ -93,8 +93,8 @@ class Stage:
 class FitStage(Stage):
     """Sampled key rows of both sides in, one routing out.
 
-    A batch has the side of each row, whether it belongs to the sparse sample too, and whether it lies so deep in its
-    task that only the sparse sample reaches it; then the keys (and hash) of the points and those of the boxes, NULL
+    A batch has the random number of each row, whether it lies so deep in its task that only the sparse sample reaches
+    it, and its side; then the keys (and hash) of the points and those of the boxes, NULL
     on rows of the other side.  The paper's algorithms look at every value of one axis, without the hash.
     """
 
@@ -111,8 +111,8 @@ class FitStage(Stage):
         yield pa.RecordBatch.from_arrays([binary_column([routing.to_buffer()])], names=["routing"])
 
     def _codes(self, batch: pa.RecordBatch) -> tuple[list[float], list[list[Codes] | None]]:
-        side, sparse, deep = (batch.column(at).to_numpy(zero_copy_only=False) for at in range(3))
-        chosen, fraction = even_sample(sparse, deep, self.fractions)
+        draw, deep, side = (batch.column(at).to_numpy(zero_copy_only=False) for at in range(3))
+        chosen, fraction = even_sample(draw, deep, self.fractions)
         rows, codes = [0.0, 0.0], list[list[Codes] | None]([None, None])
         first = 3
         for which, all_keys in ((POINTS, self.step.point_keys), (BOXES, self.step.box_keys)):
@@ -184,14 +184,14 @@ class RouteStage(Stage):
         payload = self.payload[self.side]
         for block in blocks(rows_in):
             rows, cells = self._places(block, routing)
-            order, ends = compiled.group_rows(np.arange(cells.size), cells, routing.cells)
+            places, ends = compiled.dealt(rows, cells, routing.cells)
             kept = payload + self.travelling(self.side)
-            table = picked(block.select(range(kept)), rows[order])
+            table = picked(block.select(range(kept)), places)
             if routing.owner:
                 # The first place of a row, whose places are consecutive cells, is where its interval starts.
                 starts = np.ones(rows.size, dtype=np.bool_)
                 starts[1:] = rows[1:] != rows[:-1]
-                table = table.append_column("s", pa.array(starts[order]))
+                table = table.append_column("s", pa.array(compiled.dealt(starts, cells, routing.cells)[0]))
             full = np.flatnonzero(np.diff(ends))
             segments = packed_column([table.slice(ends[c], ends[c + 1] - ends[c]) for c in full])
             yield pa.RecordBatch.from_arrays(
@@ -207,24 +207,21 @@ class RouteStage(Stage):
     def _places(self, block: pa.RecordBatch, routing: Routing | PairRouting) -> tuple[Index, Index]:
         first = self.payload[self.side]
         keys = self.keys_of(block, first)
-        good = usable(keys)
-        every = np.arange(block.num_rows)
-        chosen = every if good.all() else np.flatnonzero(good)
-        if chosen.size < every.size:
-            keys = [key.take(chosen) for key in keys]
-        hashes = self.hashes_of(block, first)[chosen]
+        chosen, usable_block = usable_rows(keys), block
+        if chosen is not None:
+            keys, usable_block = [key.take(chosen) for key in keys], block.take(chosen)
+        hashes = self.hashes_of(usable_block, first)
         if self.side == BOXES:
             rows, cells = routing.boxes(self.step, hashes, keys)
-            return chosen[rows], cells
-        ties = row_hashes(block, first)[chosen] if routing.splits_values else np.zeros(chosen.size, dtype=np.int64)
-        if isinstance(routing, Routing) and routing.mode == "spread":
-            ties = row_hashes(block, first)[chosen]
+            return rows if chosen is None else chosen[rows], cells
+        spread = isinstance(routing, Routing) and routing.mode == "spread"
+        ties = row_hashes(usable_block, first) if routing.splits_values or spread else np.zeros_like(hashes)
         rows, cells = routing.points(self.step, hashes, keys, ties)
-        rows = chosen[rows]
+        rows = rows if chosen is None else chosen[rows]
         if self.options.how in ("inner", "semi"):
             return rows, cells
         # A point that can match nothing still has to be reported: any one cell will do.
-        placed = np.zeros(every.size, dtype=np.bool_)
+        placed = np.zeros(block.num_rows, dtype=np.bool_)
         placed[rows] = True
         stray = np.flatnonzero(~placed)
         if not stray.size:
