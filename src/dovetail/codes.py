@@ -277,8 +277,9 @@ def _last_below(
     return found
 
 
-_FEW = 64
-"""Cuts up to this number are counted, and not searched: a search spends its time on branches guessed wrong."""
+_FEW, _STEP = 64, 16
+"""Cuts up to the first number are counted, and not searched: a search spends its time on branches guessed wrong.  Of
+more of them every so many are, and then those between two."""
 
 
 @njit
@@ -291,12 +292,20 @@ def cuts_passed(cuts: Codes, codes: Codes) -> Codes:  # pragma: no cover - compi
     [0, 1, 1, 2, 2]
     """
     out = np.empty(codes.size, dtype=np.int64)
+    coarse = cuts[_STEP - 1 :: _STEP].copy() if cuts.size > _FEW else cuts[:0].copy()
     for i in range(codes.size):
-        if cuts.size > _FEW:
-            out[i] = np.searchsorted(cuts, codes[i], side="right")
-            continue
-        code, passed = codes[i], np.int64(0)
-        for c in range(cuts.size):
+        code, begin, end = codes[i], np.int64(0), np.int64(cuts.size)
+        if coarse.size > _FEW:
+            begin = np.searchsorted(coarse, code, side="right") * _STEP
+        elif coarse.size:
+            blocks = np.int64(0)
+            for c in range(coarse.size):
+                blocks += np.int64(coarse[c] <= code)
+            begin = blocks * _STEP
+        if coarse.size:
+            end = min(begin + _STEP, end)
+        passed = np.int64(begin)
+        for c in range(begin, end):
             passed += np.int64(cuts[c] <= code)
         out[i] = passed
     return out

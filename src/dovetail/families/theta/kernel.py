@@ -201,7 +201,8 @@ class _Runs:
             group = right.numbers[self.boxes]
         else:
             bounds, group = np.array([0, len(left)], dtype=np.int64), np.empty(0, dtype=np.int64)
-        ordered, low, high = key[self.order], low[self.boxes], high[self.boxes]
+        # Of two ways to say it in NumPy, brackets take twice the time.
+        ordered, low, high = key.take(self.order), low.take(self.boxes), high.take(self.boxes)
         if groups == 1 and (low[1:] >= low[:-1]).all() and (high[1:] >= high[:-1]).all():
             self.start, self.stop = compiled.merged_runs(ordered, low, high)
         else:

@@ -34,8 +34,11 @@ from dovetail.segments import pack, unpack
 
 Mode = Literal["axis", "overlap", "spread"]
 
-CELL_ROWS = 400_000
+CELL_ROWS = 200_000
 """Rows of both sides that a cell should hold: their keys then sort within a core's cache."""
+
+FINE_CELLS, MOST_ROWS = 512, 400_000
+"""From so many cells on they hold up to so many rows: every task cuts its rows into as many segments."""
 
 CELL_BYTES = 64 << 20
 """Bytes of both sides that a cell should hold, as far as the schema tells; wide rows make smaller cells."""
@@ -176,8 +179,9 @@ def fit(
     `may_copy_points` allows the overlap mode, which is wrong where an unmatched point must be reported once;
     `widths` are the bytes of a row of each side.
     """
-    size = points.rows * widths[0] + boxes.rows * widths[1]
-    cells = max(partitions, int(np.ceil((points.rows + boxes.rows) / CELL_ROWS)), int(np.ceil(size / CELL_BYTES)))
+    rows, size = points.rows + boxes.rows, points.rows * widths[0] + boxes.rows * widths[1]
+    fine = min(int(np.ceil(rows / CELL_ROWS)), FINE_CELLS)
+    cells = max(partitions, fine, int(np.ceil(rows / MOST_ROWS)), int(np.ceil(size / CELL_BYTES)))
     candidates: list[tuple[Mode, tuple[int, ...]]] = [("axis", (d,)) for d in range(len(step.axes))]
     if not candidates:
         candidates = [("axis", ())]
