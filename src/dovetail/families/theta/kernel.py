@@ -235,8 +235,8 @@ def _sweep(
     run = _Runs(left, right, second)
     position = np.empty(len(left), dtype=np.int64)
     position[run.order] = np.arange(len(left))
-    enter = np.argsort(entry)
-    ask = np.argsort(reach[run.boxes])
+    enter = ascending(entry)
+    ask = ascending(reach.take(run.boxes))
     boxes = run.boxes[ask]
     inserted = compiled.upto(entry[enter], reach[boxes])
     levels = compiled.bitmap_levels(len(left))
@@ -267,8 +267,8 @@ def _grid(
     first_column = compiled.columns(np.clip(low, origin, top), origin, width)
     last_column = np.where(touches, compiled.columns(np.clip(high, origin, top), origin, width), -1)
     key = left.numbers * count + compiled.columns(x, origin, width)
-    by_second = np.argsort(left.coordinates[second])
-    rows = by_second[np.argsort(key[by_second], kind="stable")]
+    by_second = ascending(left.coordinates[second])
+    rows = by_second[ascending(key.take(by_second))]
     starts = compiled.runs_starts(key[rows])
     base = right.numbers * count
     # The first dimension only chose the columns, so it is checked again with the others.

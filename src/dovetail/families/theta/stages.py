@@ -207,15 +207,16 @@ class RouteStage(Stage):
     def _places(self, block: pa.RecordBatch, routing: Routing | PairRouting) -> tuple[Index, Index]:
         first = self.payload[self.side]
         keys = self.keys_of(block, first)
-        chosen, usable_block = usable_rows(keys), block
+        chosen = usable_rows(keys)
+        hashes = self.hashes_of(block, first)
         if chosen is not None:
-            keys, usable_block = [key.take(chosen) for key in keys], block.take(chosen)
-        hashes = self.hashes_of(usable_block, first)
+            keys, hashes = [key.take(chosen) for key in keys], hashes[chosen]
         if self.side == BOXES:
             rows, cells = routing.boxes(self.step, hashes, keys)
             return rows if chosen is None else chosen[rows], cells
         spread = isinstance(routing, Routing) and routing.mode == "spread"
-        ties = row_hashes(usable_block, first) if routing.splits_values or spread else np.zeros_like(hashes)
+        ties = row_hashes(block, first) if routing.splits_values or spread else np.zeros(block.num_rows, dtype=np.int64)
+        ties = ties if chosen is None else ties[chosen]
         rows, cells = routing.points(self.step, hashes, keys, ties)
         rows = rows if chosen is None else chosen[rows]
         if self.options.how in ("inner", "semi"):
