@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from dovetail.codes import (
     HIGHEST,
     LOWEST,
+    cuts_passed,
     float_band,
     float_codes,
     int_band,
@@ -344,3 +345,11 @@ print(sum(codes._last_below.stats.cache_hits.values()), sum(codes._last_below.st
             for _ in range(2)
         ]
         assert [run.stdout.split() for run in runs] == [["0", "1"], ["1", "0"]]
+
+
+@pytest.mark.parametrize("count", [0, 1, 64, 65, 79, 80, 81, 1024, 1040, 1041])
+def test_cuts_passed_are_those_not_above(count):
+    random = np.random.default_rng(count)
+    cuts = np.sort(random.integers(0, 3 * count + 1, count))
+    codes = np.arange(-2, 3 * count + 3)
+    assert cuts_passed(cuts, codes).tolist() == np.searchsorted(cuts, codes, side="right").tolist()

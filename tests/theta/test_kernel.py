@@ -191,16 +191,11 @@ def test_ascending_order_is_stable(values):
     assert ascending(array).tolist() == np.argsort(array, kind="stable").tolist()
 
 
-@given(st.lists(codes), st.lists(st.tuples(codes, codes)))
-def test_runs_of_ascending_boxes_by_merging(points, ends):
-    ordered = np.array(sorted(points), dtype=np.int64)
-    low, high = (np.array(sorted(side), dtype=np.int64) for side in (zip(*ends, strict=True) if ends else ((), ())))
-    bounds, none = np.array([0, ordered.size]), np.empty(0, dtype=np.int64)
-    start, stop = compiled.merged_runs(ordered, low, high)
-    wanted = compiled.grouped_runs(ordered, bounds, none, low, high)
-    assert (start.tolist(), stop.tolist()) == (wanted[0].tolist(), wanted[1].tolist())
-    assert [(ordered < at).sum() for at in low] == start.tolist()
-    assert [max((ordered <= at).sum(), least) for at, least in zip(high, start, strict=True)] == stop.tolist()
+@given(st.lists(codes), st.lists(codes), st.booleans())
+def test_values_passed_by_ascending_ends(values, ends, inclusive):
+    ordered, wanted = (np.array(sorted(side), dtype=np.int64) for side in (values, ends))
+    counted = [(ordered <= end if inclusive else ordered < end).sum() for end in wanted]
+    assert compiled.passed(ordered, wanted, inclusive).tolist() == counted
 
 
 @given(st.lists(codes), st.data())

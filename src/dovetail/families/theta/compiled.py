@@ -80,42 +80,20 @@ def grouped_runs(
 
 
 @njit
-def merged_runs(ordered: Codes, low: Codes, high: Codes) -> tuple[Index, Index]:  # pragma: no cover
-    """:func:`grouped_runs` of one group and ascending ends: a merge, without a branch that could be guessed wrong."""
-    start = np.empty(low.size, dtype=np.int64)
-    stop = np.empty(low.size, dtype=np.int64)
-    at, j = 0, 0
-    while at < ordered.size and j < low.size:
-        start[j] = at
-        below = ordered[at] < low[j]
-        at += below
-        j += not below
-    start[j:] = ordered.size
-    at, j = 0, 0
-    while at < ordered.size and j < low.size:
-        stop[j] = max(at, start[j])
-        inside = ordered[at] <= high[j]
-        at += inside
-        j += not inside
-    stop[j:] = ordered.size
-    return start, stop
+def passed(ordered: Codes, ends: Codes, inclusive: bool) -> Index:  # pragma: no cover
+    """How many of the ascending values lie below each of the ascending ends, or at it where `inclusive`.
 
-
-@njit
-def group_rows(rows: Index, group: Index, groups: int) -> tuple[Index, Index]:  # pragma: no cover
-    """Stable counting sort of `rows` by their group; bounds[g] is where group g begins."""
-    bounds = np.zeros(groups + 1, dtype=np.int64)
-    for row in rows:
-        bounds[group[row] + 1] += 1
-    for g in range(groups):
-        bounds[g + 1] += bounds[g]
-    free = bounds[:groups].copy()
-    out = np.empty(rows.size, dtype=np.int64)
-    for row in rows:
-        g = group[row]
-        out[free[g]] = row
-        free[g] += 1
-    return out, bounds
+    A merge without a branch that could be guessed wrong.
+    """
+    out = np.empty(ends.size, dtype=np.int64)
+    at, j = 0, 0
+    while at < ordered.size and j < ends.size:
+        out[j] = at
+        before = ordered[at] <= ends[j] if inclusive else ordered[at] < ends[j]
+        at += before
+        j += not before
+    out[j:] = ordered.size
+    return out
 
 
 @njit
@@ -303,18 +281,6 @@ def _next_bit(words: Words, levels: Index, position: int, stop: int) -> int:  # 
         position = word + 1
         level += 1
     return stop
-
-
-@njit
-def upto(entry: Codes, reach: Codes) -> Index:  # pragma: no cover
-    """How many of the sorted `entry` are <= each of the sorted `reach`."""
-    out = np.empty(reach.size, dtype=np.int64)
-    at = 0
-    for k in range(reach.size):
-        while at < entry.size and entry[at] <= reach[k]:
-            at += 1
-        out[k] = at
-    return out
 
 
 @njit

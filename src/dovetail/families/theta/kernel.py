@@ -196,15 +196,16 @@ class _Runs:
         self.boxes = ascending(high if low[0] == LOWEST else low)
         if groups > 1:
             # A stable counting sort by group keeps the order of the coordinate inside each group.
-            self.order, bounds = compiled.group_rows(self.order, left.numbers, groups)
-            self.boxes, _ = compiled.group_rows(self.boxes, right.numbers, groups)
-            group = right.numbers[self.boxes]
+            self.order, bounds = compiled.dealt(self.order, left.numbers.take(self.order), groups)
+            self.boxes, _ = compiled.dealt(self.boxes, right.numbers.take(self.boxes), groups)
+            group = right.numbers.take(self.boxes)
         else:
             bounds, group = np.array([0, len(left)], dtype=np.int64), np.empty(0, dtype=np.int64)
         # Of two ways to say it in NumPy, brackets take twice the time.
         ordered, low, high = key.take(self.order), low.take(self.boxes), high.take(self.boxes)
         if groups == 1 and (low[1:] >= low[:-1]).all() and (high[1:] >= high[:-1]).all():
-            self.start, self.stop = compiled.merged_runs(ordered, low, high)
+            self.start = compiled.passed(ordered, low, False)
+            self.stop = np.maximum(self.start, compiled.passed(ordered, high, True))
         else:
             self.start, self.stop = compiled.grouped_runs(ordered, bounds, group, low, high)
 
@@ -238,7 +239,7 @@ def _sweep(
     enter = ascending(entry)
     ask = ascending(reach.take(run.boxes))
     boxes = run.boxes[ask]
-    inserted = compiled.upto(entry[enter], reach[boxes])
+    inserted = compiled.passed(entry.take(enter), reach.take(boxes), True)
     levels = compiled.bitmap_levels(len(left))
     words = np.zeros(levels[-1], dtype=np.uint64)
     others = _others(len(right.low), dimensions)

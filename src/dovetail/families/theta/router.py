@@ -321,15 +321,8 @@ def _spans(first: Index, last: Index) -> tuple[Index, Index]:  # pragma: no cove
     cells = np.empty(total, dtype=np.int64)
     at = 0
     for k in range(first.size):
-        cell = first[k]
-        if cell == last[k]:  # as nearly all are
+        for cell in range(first[k], last[k] + 1):
             rows[at] = k
             cells[at] = cell
-            at += 1
-            continue
-        while cell <= last[k]:
-            rows[at] = k
-            cells[at] = cell
-            cell += 1
             at += 1
     return rows, cells
