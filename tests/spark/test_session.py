@@ -70,7 +70,8 @@ class TestConf:
     def test_a_cluster_can_reach_the_driver_and_needs_no_package_for_its_daemon(self, master):
         alone = build_conf().keys() - build_conf(master=master).keys()
         assert alone == {
-            "spark.driver.host", "spark.driver.bindAddress", "spark.python.daemon.module", "spark.shuffle.compress"
+            "spark.driver.host", "spark.driver.bindAddress", "spark.python.daemon.module", "spark.shuffle.compress",
+            "spark.sql.shuffle.orderIndependentChecksum.enabled",
         }  # fmt: skip
         assert build_conf(master=master)["spark.master"] == master
 

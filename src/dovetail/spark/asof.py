@@ -23,18 +23,10 @@ from dovetail.nesting import Nested
 from dovetail.plan.asof import AsofPlan, Columns, Facts
 from dovetail.spark.frames import compared_type, identity, quoted, same_session
 from dovetail.spark.metrics import Handle, Recorder, attach
-from dovetail.spark.routing import arrow_function, carrying, fitted, sampled
+from dovetail.spark.routing import SEGMENT, arrow_function, carrying, fitted, handover, sampled
 from dovetail.spark.stream import PACKED, PackRows, run_kernel
 
-_SEGMENTS = T.StructType(
-    [
-        T.StructField("number", T.IntegerType()),
-        T.StructField("turn", T.IntegerType()),
-        T.StructField("copies", T.LongType()),
-        T.StructField("segment", T.BinaryType()),
-    ]
-)
-_SEGMENT = T.StructType([T.StructField("segment", T.BinaryType())])
+_SEGMENTS = handover(number=T.IntegerType(), turn=T.IntegerType(), copies=T.LongType(), segment=T.BinaryType())
 
 
 def asof_facts(frames: Mapping[str, DataFrame], columns: Columns) -> tuple[Columns, Facts]:
@@ -211,11 +203,11 @@ def _routing(flat: _Flat, plan: AsofPlan, blind: bytes) -> Column:
 
 
 def _beside(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:
-    whole = flat.flat(RIGHT).coalesce(1).mapInArrow(arrow_function(PackStage()), _SEGMENT).scalar()
+    whole = flat.flat(RIGHT).coalesce(1).mapInArrow(arrow_function(PackStage()), SEGMENT).scalar()
     streaming = bool(plan.streams)
     stage = BesideStage(flat.spec, packed=streaming)
     if streaming:
-        blocks = flat.flat(LEFT).mapInArrow(arrow_function(PackStage(whole=False)), _SEGMENT)
+        blocks = flat.flat(LEFT).mapInArrow(arrow_function(PackStage(whole=False)), SEGMENT)
         rows = blocks.select("segment", whole.alias("g"))
     else:
         rows = flat.flat(LEFT, F.array(whole))

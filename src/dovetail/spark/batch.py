@@ -33,16 +33,9 @@ from dovetail.sampling import DENSE, SPARSE
 from dovetail.spark.frames import Side, conjunction
 from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.metrics import Recorder
-from dovetail.spark.routing import arrow_function, carrying, fitted, sampled
+from dovetail.spark.routing import SEGMENT, arrow_function, carrying, fitted, handover, sampled
 
-_SEGMENTS = T.StructType(
-    [
-        T.StructField("number", T.IntegerType()),
-        T.StructField("cell", T.IntegerType()),
-        T.StructField("side", T.IntegerType()),
-        T.StructField("segment", T.BinaryType()),
-    ]
-)
+_SEGMENTS = handover(number=T.IntegerType(), cell=T.IntegerType(), side=T.IntegerType(), segment=T.BinaryType())
 
 
 def join_step(left: Side, right: Side, plan: ThetaStep, recorder: Recorder) -> DataFrame:
@@ -120,16 +113,13 @@ class _Counted:
     def _filter(self, side: int) -> str | None:
         return self.plan.point_filter if side == POINTS else self.plan.mirror_filter
 
-    def keys(self, side: int) -> list[Column]:
+    def keys(self, side: int, prefix: str = "k") -> list[Column]:
         """All key columns and the hash; a filter that must not drop rows hides their keys instead."""
         step = self.plan.step
         keys = step.point_keys if side == POINTS else step.box_keys
-        columns = key_columns(keys)
-        condition = self._filter(side)
-        if condition:
-            columns = [F.when(F.expr(condition), column).alias(f"k{at}") for at, column in enumerate(columns)]
+        columns = key_columns(keys, prefix, only=self._filter(side))
         if step.equalities:
-            columns.append(hash_column(keys[: len(step.equalities)]))
+            columns.append(hash_column(keys[: len(step.equalities)], f"{prefix}{len(keys)}"))
         return columns
 
     def flat(self, side: int, routing: Column | None = None) -> DataFrame:
@@ -212,18 +202,16 @@ def _routing(counted: _Counted, blind: bytes) -> Column:
     samples = []
     for side, of in ((POINTS, counted.points), (BOXES, counted.boxes)):
         # The union lists the columns of the points, then those that only the boxes have: the stage expects that order.
-        keys = [key.alias(f"{'pb'[side]}{at}") for at, key in enumerate(counted.keys(side))]
-        columns = [F.expr(f"{side} AS side"), *keys]
+        columns = [F.expr(f"{side} AS side"), *counted.keys(side, "pb"[side])]
         samples.append(sampled(of.frame, columns, side=side, everything=everything))
     return fitted(samples, fit, blind)
 
 
 def _beside(counted: _Counted, recorder: Recorder, shape: list[Nested] | None) -> DataFrame:
-    segment = T.StructType([T.StructField("segment", T.BinaryType())])
-    whole = counted.flat(BOXES).coalesce(1).mapInArrow(arrow_function(PackStage()), segment).scalar()
+    whole = counted.flat(BOXES).coalesce(1).mapInArrow(arrow_function(PackStage()), SEGMENT).scalar()
     stage = BesideStage(**counted.arguments(), packed=recorder.streaming)
     if recorder.streaming:
-        blocks = counted.flat(POINTS).mapInArrow(arrow_function(PackStage(whole=False)), segment)
+        blocks = counted.flat(POINTS).mapInArrow(arrow_function(PackStage(whole=False)), SEGMENT)
         points = blocks.select("segment", whole.alias("g"))
     else:
         points = counted.flat(POINTS, F.array(whole))

@@ -191,18 +191,22 @@ def _complaint(error: AnalysisException) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), "")
 
 
-def expression_types(side: Side, terms: Sequence[Term]) -> dict[Term, T.DataType]:
+def expression_types(alias: str, frame: DataFrame, terms: Sequence[Term]) -> dict[Term, T.DataType]:
     """The types of terms over one input, or Spark's complaint about the first that it cannot evaluate, in our words."""
-    if not terms:
-        return {}
+    columns = {f"{quoted(alias)}.{quoted(field.name)}": field.dataType for field in frame.schema.fields}
+    types = {term: columns[term.sql] for term in terms if term.sql in columns}
+    # Spark takes some milliseconds to analyse a projection: it is asked only of what is more than a column.
+    asked = [term for term in terms if term not in types]
+    if not asked:
+        return types
     try:
-        kinds = side.frame.selectExpr(*[term.sql for term in terms]).schema.fields
-        return {term: kind.dataType for term, kind in zip(terms, kinds, strict=True)}
+        kinds = Side.of(alias, frame).frame.selectExpr(*[term.sql for term in asked]).schema.fields
+        return types | {term: kind.dataType for term, kind in zip(asked, kinds, strict=True)}
     except AnalysisException as error:
-        if len(terms) > 1:
-            for term in terms:
-                expression_types(side, [term])
-        term = terms[0]
+        if len(asked) > 1:
+            for term in asked:
+                expression_types(alias, frame, [term])
+        term = asked[0]
         raise PredicateError(
             f"Spark cannot evaluate {term.sql} over the input {term.alias!r}",
             accepted="an expression of Spark SQL over the columns of one input",
@@ -210,10 +214,10 @@ def expression_types(side: Side, terms: Sequence[Term]) -> dict[Term, T.DataType
         ) from error
 
 
-def check_rest(side: Side, sql: str) -> None:
+def check_rest(frame: DataFrame, sql: str) -> None:
     """Refuse a further condition that Spark cannot evaluate, or that is not a condition."""
     try:
-        kind = side.frame.select(F.expr(sql)).schema.fields[0].dataType
+        kind = frame.select(F.expr(sql)).schema.fields[0].dataType
     except AnalysisException as error:
         raise PredicateError(
             f"Spark cannot evaluate the condition {sql}",

@@ -14,9 +14,12 @@ from dovetail.families.theta.stages import Source
 from dovetail.spark.frames import Side, quoted
 
 
-def key_columns(keys: Sequence[Key]) -> list[Column]:
-    """Key columns k0, k1 ..., each cast to the type of its comparison."""
-    return [F.expr(f"CAST(({key.sql}) AS {key.ddl}) AS k{at}") for at, key in enumerate(keys)]
+def key_columns(keys: Sequence[Key], prefix: str = "k", *, only: str | None = None) -> list[Column]:
+    """Key columns k0, k1 ..., each cast to the type of its comparison, and NULL on all rows but `only` some."""
+    casts = [f"CAST(({key.sql}) AS {key.ddl})" for key in keys]
+    if only is not None:
+        casts = [f"CASE WHEN {only} THEN {cast} END" for cast in casts]
+    return [F.expr(f"{cast} AS {prefix}{at}") for at, cast in enumerate(casts)]
 
 
 _MOVED = re.compile(r"(?P<column>`.+`)(?: ?(?P<sign>[+-]) ?(?P<number>\d+(?:\.\d*)?|\.\d+))?")
@@ -45,10 +48,10 @@ def _ddl(kind: T.DataType) -> str:
     return kind.simpleString().replace("decimal", "DECIMAL").upper()
 
 
-def hash_column(keys: Sequence[Key]) -> Column:
+def hash_column(keys: Sequence[Key], name: str = "h") -> Column:
     """The hash of the equality keys; ``-0.0`` and ``0.0`` are equal, so they hash alike."""
     parts = []
     for key in keys:
         sql = f"CAST(({key.sql}) AS {key.ddl})"
-        parts.append(F.expr(f"{sql} + CAST(0 AS {key.ddl})" if key.ddl in ("DOUBLE", "FLOAT") else sql))
-    return F.xxhash64(*parts).alias("h")
+        parts.append(f"{sql} + CAST(0 AS {key.ddl})" if key.ddl in ("DOUBLE", "FLOAT") else sql)
+    return F.expr(f"xxhash64({', '.join(parts)}) AS {name}")

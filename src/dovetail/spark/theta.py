@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import reduce
 
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
@@ -18,25 +19,21 @@ from dovetail.spark.metrics import Handle, Recorder, attach
 def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
     """What the planner needs to know of the inputs; refuses conditions that Spark cannot evaluate."""
     same_session(frames)
-    sides = {alias: Side.of(alias, frame) for alias, frame in frames.items()}
     types: dict[Term, T.DataType] = {}
     terms: dict[str, list[Term]] = {alias: [] for alias in frames}
     parts: list[Equality | Inequality | Band] = [*predicate.equalities, *predicate.inequalities, *predicate.bands]
     for part in parts:
         for term in (part.left, part.right):
             terms[term.alias].append(term)
-    for alias, side in sides.items():
-        types |= expression_types(side, terms[alias])
+    for alias, frame in frames.items():
+        types |= expression_types(alias, frame, terms[alias])
     for condition in predicate.filters:
-        check_rest(sides[condition.alias], condition.sql)
+        check_rest(Side.of(condition.alias, frames[condition.alias]).frame, condition.sql)
     for rest in predicate.rests:
-        empty = [side.frame.limit(0) for alias, side in sides.items() if alias in rest.aliases]
-        if not empty:
-            empty = [next(iter(sides.values())).frame]
-        both = empty[0]
-        for other in empty[1:]:
-            both = both.crossJoin(other)
-        check_rest(Side(both, {}), rest.sql)
+        # A condition over no input at all is checked over the first.
+        named = [alias for alias in frames if alias in rest.aliases] or list(frames)[:1]
+        empty = [Side.of(alias, frames[alias]).frame.limit(0) for alias in named]
+        check_rest(reduce(DataFrame.crossJoin, empty), rest.sql)
     session = next(iter(frames.values())).sparkSession
     zone = session.conf.get("spark.sql.session.timeZone") or "UTC"
     equalities, comparisons = typed_conjuncts(predicate, types, zone=zone)

@@ -117,11 +117,7 @@ def _keys(keys: tuple[Key, ...], plan: ThetaPlan, alias: str) -> list[Column]:
     """Key columns; a condition on an input whose unmatched rows count hides keys instead of dropping rows."""
     dropped = {filtered for filtered, _ in plan.filters}
     conditions = [f"({f.sql})" for f in plan.predicate.filters if f.alias == alias and alias not in dropped]
-    columns = key_columns(keys)
-    if conditions:
-        shown = F.expr(" AND ".join(conditions))
-        columns = [F.when(shown, column).alias(f"k{at}") for at, column in enumerate(columns)]
-    return columns
+    return key_columns(keys, only=" AND ".join(conditions) or None)
 
 
 def _emitted(plan: ThetaPlan) -> tuple[str, ...]:
