@@ -33,7 +33,7 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
         # A condition over no input at all is checked over the first.
         named = [alias for alias in frames if alias in rest.aliases] or list(frames)[:1]
         empty = [Side.of(alias, frames[alias]).frame.limit(0) for alias in named]
-        check_rest(reduce(DataFrame.crossJoin, empty), rest.sql)
+        check_rest(reduce(lambda a, b: a.crossJoin(b), empty), rest.sql)
     session = next(iter(frames.values())).sparkSession
     zone = session.conf.get("spark.sql.session.timeZone") or "UTC"
     equalities, comparisons = typed_conjuncts(predicate, types, zone=zone)
