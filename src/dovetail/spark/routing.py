@@ -26,8 +26,8 @@ _FIRST_ROW = (1 << 33) - 1
 def handover(**columns: T.DataType) -> T.StructType:
     """The schema of what stages hand to each other: none of it is ever NULL.
 
-    Spark then has fewer kinds of values to ask whether they are NULL, which helps the rows that come out: the JVM takes
-    about 4 % less for a band join of 4M x 4M rows.
+    Spark does not ask what cannot be NULL whether it is.  Against nullable columns the JVM took about 4 % less for a
+    band join of 4M x 4M rows, in five pairs of runs.
     """
     return T.StructType([T.StructField(name, kind, nullable=False) for name, kind in columns.items()])
 
