@@ -60,19 +60,19 @@ def order_codes(column: Column, kind: Kind) -> Codes:
     [1, 3, 4, 0, 2]
     """
     if kind == "float64":
-        return float_codes(_slots(column, 1, np.float64))
+        return float_codes(slots(column, 1, np.float64))
     if kind == "float32":
-        return float_codes(_slots(column, 1, np.float32))
+        return float_codes(slots(column, 1, np.float32))
     if pa.types.is_decimal(column.type):
         # A decimal128 is a little-endian 128-bit integer; up to 18 digits live in its low half.
-        return _slots(column, 1, np.int64, width=2)[::2].copy()
+        return slots(column, 1, np.int64, width=2)[::2].copy()
     if pa.types.is_boolean(column.type):
-        return _slots(column.cast(pa.int8()), 1, np.int8).astype(np.int64)
+        return slots(column.cast(pa.int8()), 1, np.int8).astype(np.int64)
     stored = np.dtype(f"int{column.type.bit_width}")
-    return _slots(column, 1, stored.type).astype(np.int64, copy=False)
+    return slots(column, 1, stored.type).astype(np.int64, copy=False)
 
 
-def _slots(column: Column, at: int, dtype: type[_Scalar], *, width: int = 1, more: int = 0) -> npt.NDArray[_Scalar]:
+def slots(column: Column, at: int, dtype: type[_Scalar], *, width: int = 1, more: int = 0) -> npt.NDArray[_Scalar]:
     """The part of a column's buffer `at` that is its own: `width` numbers a row, NULL rows included."""
     buffer = column.buffers()[at]
     if buffer is None or len(column) == 0:
@@ -139,7 +139,7 @@ def prefix_codes(column: Column) -> Codes:
     if pa.types.is_decimal(column.type):
         return float_codes(np.nan_to_num(column.cast(pa.float64()).to_numpy(zero_copy_only=False)))
     column = column.cast(pa.large_binary())
-    offsets = _slots(column, 1, np.int64, more=1)
+    offsets = slots(column, 1, np.int64, more=1)
     data = column.buffers()[2]
     payload = np.frombuffer(memoryview(data), np.uint8) if data else np.empty(0, dtype=np.uint8)
     return _prefixes(offsets, payload)

@@ -110,6 +110,12 @@ class TestConf:
 
 
 class TestSession:
+    def test_the_jvm_was_told_what_to_inline_and_does_not_talk_of_it(self, tmp_path):
+        program = "import dovetail as dt; spark = dt.session(); print(spark.conf.get('spark.driver.extraJavaOptions'))"
+        run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
+        (options,) = run.stdout.splitlines()
+        assert "-XX:CompileCommand=inline,scala.collection.IterableOnceOps::toArray" in options
+
     def test_starts_and_its_workers_run_this_python(self, spark):
         def versions(batches):
             import sys

@@ -31,6 +31,11 @@ _GIB = 1 << 30
 _LOOPBACK = "127.0.0.1"
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _COLLECTOR = "spark.driver.defaultJavaOptions"
+_INLINE = "-XX:CompileCommand=quiet -XX:CompileCommand=inline,scala.collection.IterableOnceOps::toArray"
+"""Spark wraps every row on its way to Python, with a method of Scala's that is 35 bytes too long to be inlined.
+
+Inlined, 4M rows of two columns take 0.77 s of the JVM's time instead of 1.06.  The first option keeps the JVM silent.
+"""
 _LOG_FILE_OPTION = "-Dlog4j2.configurationFile="
 _ONE_MACHINE = (
     "spark.driver.host", "spark.driver.bindAddress", "spark.python.daemon.module", "spark.shuffle.compress",
@@ -219,7 +224,7 @@ def build_conf(
         # It tells whether a lost output came out the same the second time.  On one machine none is lost; without it the
         # same join takes 3 % less.
         "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
-        _JAVA_OPTIONS: "-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false",
+        _JAVA_OPTIONS: f"-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false {_INLINE}",
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),

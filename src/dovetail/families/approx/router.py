@@ -11,8 +11,8 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
+from dovetail.dealing import dealt_rows
 from dovetail.families.approx.compiled import Index
-from dovetail.families.theta.compiled import dealt
 
 
 def cells_of(hashes: Index, cells: int) -> Index:
@@ -28,8 +28,7 @@ def cells_of(hashes: Index, cells: int) -> Index:
 
 def cut(rows: pa.RecordBatch, cells: Index, count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Rows by cell, each cell's in their order."""
-    order, ends = dealt(np.arange(cells.size), cells, count)
-    table = rows.take(order)
+    table, ends = dealt_rows(rows, np.arange(cells.size), cells, count)
     for cell in np.flatnonzero(np.diff(ends)):
         yield int(cell), table.slice(int(ends[cell]), int(ends[cell + 1] - ends[cell]))
 

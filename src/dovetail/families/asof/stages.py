@@ -20,11 +20,11 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.codes import Codes, Kind, order_codes, valid_mask
+from dovetail.dealing import dealt_rows
 from dovetail.families.asof.compiled import Index, Places
 from dovetail.families.asof.kernel import KeyNumbers, RightIndex, key_columns, last_of_runs, time_codes, usable
 from dovetail.families.asof.router import Routing, fit, nearest_in_slices, passed_on, without_sample
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
-from dovetail.families.theta.compiled import dealt
 from dovetail.families.theta.joining import beside_blocks
 from dovetail.families.theta.stages import row_hashes
 from dovetail.sampling import DENSE, SPARSE
@@ -86,8 +86,7 @@ class RouteStage:
         routing = Routing.from_buffer(packed)
         for block in blocks(rows_in):
             rows, cells, copies = self.places(block, routing)
-            dealt_rows, ends = dealt(rows, cells, routing.numbers.size)
-            table = picked(block, dealt_rows)
+            table, ends = dealt_rows(block, rows, cells, routing.numbers.size)
             full = np.flatnonzero(np.diff(ends))
             segments = packed_column([table.slice(ends[c], ends[c + 1] - ends[c]) for c in full])
             copied = np.bincount(cells[cells.size - copies :], minlength=routing.numbers.size)[full]

@@ -6,8 +6,6 @@ milliseconds.  A function that fills output returns as soon as a chunk is full, 
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 import numpy as np
 import numpy.typing as npt
 
@@ -17,7 +15,6 @@ from dovetail.compiling import njit
 Index = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
 Found = tuple[Index, Index, int]
-_Row = TypeVar("_Row", np.int64, np.bool_)
 
 
 _NEAR = 8
@@ -94,23 +91,6 @@ def passed(ordered: Codes, ends: Codes, inclusive: bool) -> Index:  # pragma: no
         j += not before
     out[j:] = ordered.size
     return out
-
-
-@njit
-def dealt(rows: npt.NDArray[_Row], cells: Index, count: int) -> tuple[npt.NDArray[_Row], Index]:  # pragma: no cover
-    """Rows in the order of the cells they go to, each cell's in their own; bounds[c] is where cell c begins."""
-    bounds = np.zeros(count + 1, dtype=np.int64)
-    for cell in cells:
-        bounds[cell + 1] += 1
-    for cell in range(count):
-        bounds[cell + 1] += bounds[cell]
-    free = bounds[:count].copy()
-    out = np.empty_like(rows)
-    for k in range(cells.size):
-        cell = cells[k]
-        out[free[cell]] = rows[k]
-        free[cell] += 1
-    return out, bounds
 
 
 @njit

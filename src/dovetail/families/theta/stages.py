@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dovetail.codes import Codes, order_codes, valid_mask
-from dovetail.families.theta import compiled
+from dovetail.dealing import dealt, dealt_rows
 from dovetail.families.theta.compiled import mix_into, text_hashes
 from dovetail.families.theta.encode import Keys, routing_boxes, routing_points, usable, usable_rows
 from dovetail.families.theta.kernel import Index
@@ -30,7 +30,7 @@ from dovetail.families.theta.papers import PairRouting, end_codes, partition_axi
 from dovetail.families.theta.router import Routing, Sample, fit
 from dovetail.families.theta.spec import Options, Step
 from dovetail.sampling import even_sample
-from dovetail.segments import binary_column, blocks, concat, known_or_carried, packed_column, picked, unpack
+from dovetail.segments import binary_column, blocks, concat, known_or_carried, packed_column, unpack
 
 POINTS, BOXES = 0, 1
 
@@ -184,14 +184,13 @@ class RouteStage(Stage):
         payload = self.payload[self.side]
         for block in blocks(rows_in):
             rows, cells = self._places(block, routing)
-            places, ends = compiled.dealt(rows, cells, routing.cells)
             kept = payload + self.travelling(self.side)
-            table = picked(block.select(range(kept)), places)
+            table, ends = dealt_rows(block.select(range(kept)), rows, cells, routing.cells)
             if routing.owner:
                 # The first place of a row, whose places are consecutive cells, is where its interval starts.
                 starts = np.ones(rows.size, dtype=np.bool_)
                 starts[1:] = rows[1:] != rows[:-1]
-                table = table.append_column("s", pa.array(compiled.dealt(starts, cells, routing.cells)[0]))
+                table = table.append_column("s", pa.array(dealt(starts, cells, routing.cells)[0]))
             full = np.flatnonzero(np.diff(ends))
             segments = packed_column([table.slice(ends[c], ends[c + 1] - ends[c]) for c in full])
             yield pa.RecordBatch.from_arrays(
