@@ -31,19 +31,6 @@ def _bounds(cells: Index, count: int) -> Index:  # pragma: no cover - compiled
 
 
 @njit
-def dealt(rows: npt.NDArray[_Row], cells: Index, count: int) -> tuple[npt.NDArray[_Row], Index]:  # pragma: no cover
-    """Rows in the order of the cells they go to, each cell's in their own; bounds[c] is where cell c begins."""
-    bounds = _bounds(cells, count)
-    free = bounds[:count].copy()
-    out = np.empty_like(rows)
-    for k in range(cells.size):
-        cell = cells[k]
-        out[free[cell]] = rows[k]
-        free[cell] += 1
-    return out, bounds
-
-
-@njit
 def _moved(values: npt.NDArray[Any], rows: Index, cells: Index, bounds: Index) -> Any:  # pragma: no cover - compiled
     free = bounds[:-1].copy()
     out = np.empty(cells.size, dtype=values.dtype)
@@ -52,6 +39,19 @@ def _moved(values: npt.NDArray[Any], rows: Index, cells: Index, bounds: Index) -
         out[free[cell]] = values[rows[k]]
         free[cell] += 1
     return out
+
+
+def dealt(rows: npt.NDArray[_Row], cells: Index, count: int) -> tuple[npt.NDArray[_Row], Index]:
+    """Rows in the order of the cells they go to, each cell's in their own; bounds[c] is where cell c begins.
+
+    Examples
+    --------
+    >>> rows, bounds = dealt(np.array([5, 6, 7]), np.array([1, 0, 1]), 2)
+    >>> rows.tolist(), bounds.tolist()
+    ([6, 5, 7], [0, 1, 3])
+    """
+    bounds = _bounds(cells, count)
+    return _moved(rows, np.arange(cells.size), cells, bounds), bounds
 
 
 def dealt_rows(table: pa.RecordBatch, rows: Index, cells: Index, count: int) -> tuple[pa.RecordBatch, Index]:
