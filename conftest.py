@@ -52,7 +52,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """A Spark session on two cores, started once per process."""
     # Here and not above: tests without Spark must run where PySpark cannot.
-    from dovetail.spark.session import session
+    from dovetail.spark.runtime.session import session
 
     warehouse = tmp_path_factory.mktemp("warehouse")
     started = session(

@@ -57,9 +57,9 @@ def segment(rows: int, keys: int, seed: int) -> pa.RecordBatch:
 
 def kernel(policy: str, rows: int) -> Result:
     """Two inputs of `rows` rows each, every value about five times in each, a tenth of the rows in memory."""
-    from dovetail.families.approx.kernel import ApproxKernel
+    from dovetail.conditions.comparison import Key
     from dovetail.families.approx.spec import ApproxSpec, Limit
-    from dovetail.families.theta.spec import Key
+    from dovetail.families.approx.stream import ApproxKernel
 
     keys = tuple((Key(f"`{alias}`.`k`", "BIGINT", alias),) for alias in "RS")
     spec = ApproxSpec(

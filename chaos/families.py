@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import dovetail as dt
 from chaos.inputs import DELAY, SCHEMA
-from dovetail.criteria import Criterion
+from dovetail.conditions.criteria import Criterion
 
 Build = Callable[[SparkSession, Path], DataFrame]
 

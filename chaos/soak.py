@@ -23,7 +23,7 @@ from scipy.stats import theilslopes
 
 import dovetail as dt
 from chaos.processes import find
-from dovetail.spark.quiet import quiet_session
+from dovetail.spark.runtime.quiet import quiet_session
 
 MIB = 1 << 20
 HEAP = "640m"

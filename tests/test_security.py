@@ -14,12 +14,12 @@ from pathlib import Path
 import pytest
 
 import dovetail as dt
+from dovetail.conditions.predicates import parse
 from dovetail.errors import JobError, PredicateError, StatementError
-from dovetail.families.bestmatch import pages
+from dovetail.families.bestmatch.paper import pages
 from dovetail.jobs import read_job
-from dovetail.predicates import parse
-from dovetail.spark import session as session_module
-from dovetail.spark.session import build_conf
+from dovetail.spark.runtime import session as session_module
+from dovetail.spark.runtime.session import build_conf
 from dovetail.statements.statement import read_statement
 
 ROOT = Path(__file__).parents[1]

@@ -9,10 +9,11 @@ from pathlib import Path
 import claims
 import data
 import numpy as np
-import plots
 from data import Task
 from measure import POLICIES, QUALITY, Outcome, outcome, throughput
 from reproduce import Claim, Report
+
+import plots
 
 MEMORY = tuple(range(10, 101, 10))
 SEEDS = 20

@@ -15,12 +15,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from data import Values
 
-from dovetail.families.approx.call import Call
-from dovetail.families.approx.kernel import ApproxKernel
+from dovetail.conditions.comparison import Key
+from dovetail.families.approx.kernel import Call
 from dovetail.families.approx.priorities import FULL, flush, offer_to_queue
 from dovetail.families.approx.reservoirs import offer_to_reservoir
 from dovetail.families.approx.spec import ApproxSpec, Limit
-from dovetail.families.theta.spec import Key
+from dovetail.families.approx.stream import ApproxKernel
 from dovetail.reference.approx import divergence, mean_square_error
 
 POLICIES = {"ARRPJ": "arrpj", "Prob": "prob", "ProbHash": "prob_hash", "RAJ": "raj", "RAJHash": "raj_hash"}

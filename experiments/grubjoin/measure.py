@@ -11,15 +11,15 @@ from pathlib import Path
 
 import numpy as np
 
-from dovetail.compiling import njit
-from dovetail.families.shedding.clock import ROOM, SECOND, Run, VirtualClock, VirtualPace
-from dovetail.families.shedding.dropping import DropKernel, drop_models
+from dovetail.columns.numba_cache import njit
 from dovetail.families.shedding.keeping import keep_rates
-from dovetail.families.shedding.kernel import SheddingKernel
 from dovetail.families.shedding.model import NESTED, Floats, Ints, Model, build_model, direction
+from dovetail.families.shedding.paper.clock import ROOM, SECOND, Run, VirtualClock, VirtualPace
+from dovetail.families.shedding.paper.workload import Wandering, arrival_times, epsilon_join, maker
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest, RandomDrop
-from dovetail.families.shedding.workload import Wandering, arrival_times, epsilon_join, maker
+from dovetail.families.shedding.stream import SheddingKernel
+from dovetail.families.shedding.stream_drop import DropKernel, drop_models
 from dovetail.families.window import state
 
 # A service of a tenth of a second stores few rows: merging them sooner keeps the pieces few and the runs short.

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from reproduce import MissingDataError
 
-from dovetail.families.theta.prefap import Values
+from dovetail.families.theta.paper.prefap import Values
 
 SIZE = 1000
 BEGIN, END = "2017-01-03", "2019-12-31"

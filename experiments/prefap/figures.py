@@ -9,7 +9,6 @@ from pathlib import Path
 import claims
 import data
 import numpy as np
-import plots
 from claims import percent
 from measure import (
     NEVER,
@@ -24,6 +23,8 @@ from measure import (
     count_two_way,
 )
 from reproduce import Report
+
+import plots
 
 PREFAP, FTJ = RIVALS[0], RIVALS[1]
 PARTITIONS = (3, 5, 8, 10)

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 import numpy as np
 from data import Task
 
-from dovetail.codes import HIGHEST, LOWEST
-from dovetail.families.theta import prefap
-from dovetail.families.theta.kernel import Boxes, Counters, Points
+from dovetail.columns.codes import HIGHEST, LOWEST
+from dovetail.columns.encode import Boxes, Points
+from dovetail.families.theta.kernel import Counters
 from dovetail.families.theta.kernel import pairs as sorted_pairs
-from dovetail.families.theta.layouts import balance, cross, layout, matches_per_pair
-from dovetail.families.theta.prefap import Layout, Values
+from dovetail.families.theta.paper import prefap
+from dovetail.families.theta.paper.layouts import balance, cross, layout, matches_per_pair
+from dovetail.families.theta.paper.prefap import Layout, Values
 
 P, W = 10, 1000
 """The number of partitions and the window size that the paper's section 4.1 states."""

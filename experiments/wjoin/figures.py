@@ -10,10 +10,11 @@ from pathlib import Path
 import claims
 import data
 import numpy as np
-import plots
 from data import HOUR, SECOND
 from measure import GCA, HW, LCA, MW, NLW, ORDERS, RIPPLE, XJOIN, Series, Variant, both_ways, compare, series
 from reproduce import Claim, Report
+
+import plots
 
 ROWS = 20_000
 """Rows of all streams together in the experiments on synthetic streams."""

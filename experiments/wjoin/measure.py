@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from data import Streams
 
-from dovetail.families.window.papers import Operator
+from dovetail.families.window.paper.algorithms import Operator
 
 SLICE = 1000
 PURGE = 10_000

@@ -22,7 +22,6 @@ from dovetail.errors import (
 )
 
 if TYPE_CHECKING:
-    from dovetail import plot
     from dovetail.api import (
         approx_join,
         asof_join,
@@ -34,12 +33,13 @@ if TYPE_CHECKING:
     )
     from dovetail.api.explain import explain
     from dovetail.api.sql import register_order, sql
-    from dovetail.criteria import closest, least, most, overlap, prefer, youngest
+    from dovetail.conditions.criteria import closest, least, most, overlap, prefer, youngest
     from dovetail.families.shedding.spec import Harvest, RandomDrop
     from dovetail.families.window.graph import after, path
-    from dovetail.spark.early import watermarked
+    from dovetail.plots import charts as plot
     from dovetail.spark.metrics import metrics
-    from dovetail.spark.session import session
+    from dovetail.spark.runtime.session import session
+    from dovetail.spark.watermarks import watermarked
 
 __version__ = "0.1.0"
 
@@ -85,12 +85,12 @@ _MODULES = {
         "approx_join", "asof_join", "bestmatch_join", "estimates", "explain", "quality", "register_order", "sql",
         "theta_join", "window_join",
     ),
-    "dovetail.criteria": ("closest", "least", "most", "overlap", "prefer", "youngest"),
+    "dovetail.conditions.criteria": ("closest", "least", "most", "overlap", "prefer", "youngest"),
     "dovetail.families.shedding.spec": ("Harvest", "RandomDrop"),
     "dovetail.families.window.graph": ("after", "path"),
-    "dovetail.spark.early": ("watermarked",),
+    "dovetail.spark.watermarks": ("watermarked",),
     "dovetail.spark.metrics": ("metrics",),
-    "dovetail.spark.session": ("session",),
+    "dovetail.spark.runtime.session": ("session",),
 }  # fmt: skip
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 
@@ -101,7 +101,7 @@ def __getattr__(name: str) -> object:
     A worker of Spark imports this package for one kernel: it must not pay for PySpark, the parser and all families.
     """
     if name == "plot":
-        return importlib.import_module("dovetail.plot")
+        return importlib.import_module("dovetail.plots.charts")
     if name not in _HOMES:
         raise AttributeError(f"module 'dovetail' has no attribute {name!r}")
     found: object = getattr(importlib.import_module(_HOMES[name]), name)

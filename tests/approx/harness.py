@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from dovetail.columns.segments import pack, unpack
+from dovetail.conditions.comparison import Key
 from dovetail.families.approx.compiled import buckets_of, draws
-from dovetail.families.approx.kernel import METRICS, ApproxKernel
 from dovetail.families.approx.spec import ApproxSpec, Limit
-from dovetail.families.theta.spec import Key
-from dovetail.segments import pack, unpack
+from dovetail.families.approx.stream import METRICS, ApproxKernel
 
 NAMES = ("A", "B", "C", "D")
 

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail.conditions.comparison import KeyType
+from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError, PredicateError
 from dovetail.families.approx.encode import row_bytes
 from dovetail.families.approx.router import budgets, cells_of, cut
 from dovetail.families.approx.spec import Limit, Options, cell_count, memory_limit
-from dovetail.families.theta.spec import KeyType
 from dovetail.plan.approx import plan_approx
 from dovetail.plan.theta import Facts
-from dovetail.predicates import parse
 
 TYPES = {"k": KeyType("BIGINT", "int"), "j": KeyType("STRING", "rank"), "x": KeyType("DOUBLE", "float64")}
 COLUMNS = ["k", "j", "x"]

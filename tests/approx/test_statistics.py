@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 from dovetail.families.approx.estimate import Sampled, moments, ratio_of, total_of
-from dovetail.families.approx.kernel import ApproxKernel
+from dovetail.families.approx.stream import ApproxKernel
 
 from .harness import equality_spec
 

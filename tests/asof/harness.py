@@ -14,10 +14,10 @@ import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from dovetail.columns.structs import Nested
+from dovetail.conditions.comparison import KeyType
 from dovetail.families.asof.kernel import tie_kind
 from dovetail.families.asof.spec import DIRECTIONS, HOWS, AsofSpec, distance
-from dovetail.families.theta.spec import KeyType
-from dovetail.nesting import Nested
 from dovetail.reference.asof import asof_join
 
 INT64 = np.iinfo(np.int64)

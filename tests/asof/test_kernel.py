@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
+from dovetail.columns.segments import one_batch
 from dovetail.families.asof.kernel import KeyNumbers, RightIndex
-from dovetail.segments import one_batch
 
 from .harness import Case, cases, pair_of
 

@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.codes import order_codes
+from dovetail.columns.codes import order_codes
+from dovetail.columns.segments import one_batch, pack
+from dovetail.columns.structs import nest
 from dovetail.families.asof import router, stages
 from dovetail.families.asof.router import Routing, fit, quantiles, without_sample
 from dovetail.families.asof.spec import LEFT, RIGHT
 from dovetail.families.asof.stages import METRICS, BesideStage, FitStage, JoinStage, RouteStage
-from dovetail.nesting import nest
-from dovetail.segments import one_batch, pack
 
 from .harness import TIMES, Case, cases, pair_of, table
 

@@ -9,10 +9,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import dovetail as dt
+from dovetail.conditions.predicates import parse
 from dovetail.errors import MOST_PARTITIONS, ArgumentError
 from dovetail.jobs import read_job
-from dovetail.predicates import parse
-from dovetail.spark.session import build_conf
+from dovetail.spark.runtime.session import build_conf
 from dovetail.statements.statement import read_statement
 
 from .values import BAD, settled

@@ -7,15 +7,15 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from dovetail import criteria
-from dovetail.criteria import closest, least, most, overlap, prefer, youngest
+from dovetail.conditions import criteria
+from dovetail.conditions.comparison import Key
+from dovetail.conditions.criteria import closest, least, most, overlap, prefer, youngest
+from dovetail.conditions.tokens import read
 from dovetail.errors import ArgumentError, UnboundedJoinError
-from dovetail.families.bestmatch.matwin import BestKernel
 from dovetail.families.bestmatch.spec import Axis, Options
+from dovetail.families.bestmatch.stream import BestKernel
 from dovetail.families.bestmatch.terms import Sum, split_sum
-from dovetail.families.theta.spec import Key
 from dovetail.plan.bestmatch import STREAM_CELLS, Facts, Stream, Typed, plan_bestmatch
-from dovetail.sqltext import read
 
 COLUMNS = {"R": ["t", "x", "cost"], "S": ["t", "x", "cost"]}
 NAMES = tuple(COLUMNS["R"])

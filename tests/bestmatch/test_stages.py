@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.codes import order_codes
+from dovetail.columns.codes import order_codes
+from dovetail.columns.segments import concat, unpack
 from dovetail.families.bestmatch import router
-from dovetail.families.bestmatch.matwin import BestKernel, output_names
+from dovetail.families.bestmatch.paper.schedule import accesses, crabstep, gallop
 from dovetail.families.bestmatch.router import COPY, Routing, cut_axes, static_routing
-from dovetail.families.bestmatch.schedule import accesses, crabstep, gallop
 from dovetail.families.bestmatch.spec import Axis
 from dovetail.families.bestmatch.stages import FinishStage, FitStage, RouteStage
-from dovetail.segments import concat, unpack
+from dovetail.families.bestmatch.stream import BestKernel, output_names
 
 from .shapes import BY_NAME, NAMES, Join, joins, tables
 
@@ -223,7 +223,7 @@ def test_every_schedule_joins_every_pair_once(steps, buffers):
 
 @pytest.mark.parametrize("grid", [False, True])
 def test_pages_are_in_grid_order_and_hold_every_row(grid, tmp_path):
-    from dovetail.families.bestmatch.pages import Pages, grid_cells, materialise, spans
+    from dovetail.families.bestmatch.paper.pages import Pages, grid_cells, materialise, spans
 
     random = np.random.default_rng(3)
     sides = [

@@ -18,8 +18,8 @@ from unittest.mock import patch
 
 import pyspark
 
-from dovetail import compiling
-from dovetail.compiling import unpacked_folder
+from dovetail.columns import numba_cache
+from dovetail.columns.numba_cache import unpacked_folder
 
 SPARK = Path(pyspark.__file__).parent
 ROOT = Path(__file__).resolve().parents[2]
@@ -87,9 +87,9 @@ def warm(shipped: Path, home: Path) -> None:
     """
     with patch.dict(os.environ, {"HOME": str(home)}):
         os.environ.pop("XDG_CACHE_HOME", None)
-        folder = unpacked_folder(shipped / "dovetail" / "compiling.py")
+        folder = unpacked_folder(shipped / "dovetail" / "columns" / "numba_cache.py")
     assert folder is not None
-    here = Path(compiling.__file__).parents[1]
+    here = Path(numba_cache.__file__).parents[2]
     for kept in here.glob("dovetail/**/__pycache__/*.nb*"):
         copy = folder / kept.relative_to(here)
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -6,12 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dovetail.families.shedding.clock import SECOND, VirtualClock
-from dovetail.families.shedding.kernel import HarvestKernel
 from dovetail.families.shedding.memory import STAYS, Left, looked_at_since
+from dovetail.families.shedding.paper.clock import SECOND, VirtualClock
+from dovetail.families.shedding.paper.workload import Wandering, arrival_times, epsilon_join, maker
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest
-from dovetail.families.shedding.workload import Wandering, arrival_times, epsilon_join, maker
+from dovetail.families.shedding.stream import HarvestKernel
 
 SPEC = epsilon_join(3, window=4 * SECOND, epsilon=4.0)
 

@@ -7,10 +7,10 @@ from functools import cache
 import numpy as np
 import pytest
 
-from dovetail.families.shedding.clock import SECOND, VirtualClock
+from dovetail.families.shedding.paper.clock import SECOND, VirtualClock
+from dovetail.families.shedding.paper.workload import Wandering, arrival_times, epsilon_join, maker
 from dovetail.families.shedding.recall import Missed, Sample, missed_interval, missed_matches, recall_interval
 from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
-from dovetail.families.shedding.workload import Wandering, arrival_times, epsilon_join, maker
 
 SPEC = epsilon_join(3, window=4 * SECOND, epsilon=4.0, algorithm="auto")
 SECONDS, WARM = 8.0, 4

@@ -17,7 +17,7 @@ from pyspark.sql import functions as F
 import dovetail as dt
 from dovetail import reference
 from dovetail.errors import ArgumentError, UnboundedJoinError, UnknownNameError, UnsupportedTypeError
-from dovetail.families.asof.streaming import STREAM_METRICS
+from dovetail.families.asof.stream import STREAM_METRICS
 
 from .streams import put, run, source
 

@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.errors import SetupError
-from dovetail.spark import java as module
-from dovetail.spark.java import check_java, java_major
+from dovetail.spark.runtime import java as module
+from dovetail.spark.runtime.java import check_java, java_major
 
 
 def fake_java(folder: Path, said: str, code: int = 0) -> Path:

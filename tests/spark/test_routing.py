@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dovetail as dt
-from dovetail.sampling import SPARSE
+from dovetail.columns.sampling import SPARSE
 from dovetail.spark.routing import carrying, fitted, sampled
 
 pytestmark = pytest.mark.spark

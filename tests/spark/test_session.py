@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from dovetail.errors import ArgumentError
-from dovetail.spark import session as module
-from dovetail.spark.session import SessionWarning, build_conf, session
+from dovetail.spark.runtime import session as module
+from dovetail.spark.runtime.session import SessionWarning, build_conf, session
 
 
 class TestConf:
@@ -153,7 +153,9 @@ class TestSession:
 
     @pytest.mark.spark
     def test_start_is_quiet(self, tmp_path):
-        script = "from dovetail.spark.session import session; print(session(master='local[1]').range(3).count())"
+        script = (
+            "from dovetail.spark.runtime.session import session; print(session(master='local[1]').range(3).count())"
+        )
         run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=tmp_path, check=True)
         # The JVM itself announces the vector module; no setting of Spark or Java silences that line.
         noise = [line for line in run.stderr.splitlines() if "incubator" not in line]

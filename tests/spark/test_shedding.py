@@ -13,7 +13,7 @@ import pytest
 
 import dovetail as dt
 from dovetail.errors import ArgumentError
-from dovetail.families.shedding.workload import Wandering
+from dovetail.families.shedding.paper.workload import Wandering
 
 ON = "ABS(A.v - B.v) <= 1 AND ABS(B.v - C.v) <= 1"
 LAGS = {"A": 0.0, "B": 1.0, "C": 2.0}

@@ -18,8 +18,9 @@ from pyspark.sql import functions as F
 
 import dovetail as dt
 from dovetail import reference
+from dovetail.conditions.join_kind import HOWS
 from dovetail.errors import ArgumentError
-from dovetail.families.theta.spec import ALGORITHMS, HOWS
+from dovetail.families.theta.spec import ALGORITHMS
 from dovetail.reference import at_most, both, difference, equal, less
 
 from .numbered import numbers, several

@@ -18,6 +18,7 @@ from pyspark.sql.streaming.stateful_processor import TimerValues
 import dovetail as dt
 from dovetail import reference
 from dovetail.checkpoints import FORMAT, Mark
+from dovetail.columns.segments import pack, unpack
 from dovetail.errors import (
     ArgumentError,
     CheckpointError,
@@ -26,10 +27,9 @@ from dovetail.errors import (
     UnknownNameError,
     UnsupportedTypeError,
 )
-from dovetail.families.theta.windowed import METRICS
+from dovetail.families.theta.stream import METRICS
 from dovetail.family import Changes
 from dovetail.reference import at_most, both, less
-from dovetail.segments import pack, unpack
 from dovetail.spark.stream import Cell, Stored, sealed
 
 from . import streams

@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import dovetail as dt
-from dovetail.placement import spark_partition
+from dovetail.columns.spark_hash import spark_partition
 
 from .numbered import several
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 import pytest
 
 import dovetail as dt
-from dovetail.criteria import Closest, Extreme, Overlap, Prefer, Youngest
+from dovetail.conditions.criteria import Closest, Extreme, Overlap, Prefer, Youngest
 from dovetail.errors import ArgumentError, DovetailError, PredicateError, StatementError, UnboundedJoinError
 from dovetail.statements.decide import Decision, decide, worth_a_look
 from dovetail.statements.statement import read_statement

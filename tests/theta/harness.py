@@ -19,16 +19,21 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 
-from dovetail.families.theta import joining, router, stages
-from dovetail.families.theta.cross import cross_pairs
-from dovetail.families.theta.joining import METRICS, BesideStage, JoinStage, PackStage, TaskLoad
+from dovetail.columns import broadcast as broadcast_module
+from dovetail.columns.broadcast import PackStage
+from dovetail.columns.layout import Source
+from dovetail.columns.segments import blocks
+from dovetail.conditions.comparison import Key, KeyType, Step
+from dovetail.conditions.forms import Predicate, Term
+from dovetail.conditions.predicates import parse
+from dovetail.families.theta import join_stages, router, stages
+from dovetail.families.theta.join_stages import METRICS, BesideStage, JoinStage, TaskLoad
 from dovetail.families.theta.kernel import pairs
+from dovetail.families.theta.paper.cross import cross_pairs
 from dovetail.families.theta.router import without_sample
-from dovetail.families.theta.spec import Key, KeyType, Options, Step
-from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage, Source
+from dovetail.families.theta.spec import Options
+from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage
 from dovetail.plan.theta import Facts, ThetaStep, plan_theta
-from dovetail.predicates import Predicate, Term, parse
-from dovetail.segments import blocks
 
 Pair = tuple[int | None, int | None]
 
@@ -218,10 +223,10 @@ def join(
     with ExitStack() as stack:
         cut = partial(blocks, rows=knobs.block_rows)
         stack.enter_context(patch.object(stages, "blocks", cut))
-        stack.enter_context(patch.object(joining, "blocks", cut))
-        stack.enter_context(patch.object(joining, "JOIN_ROWS", knobs.join_rows))
-        stack.enter_context(patch.object(joining, "pairs", partial(pairs, chunk=knobs.chunk)))
-        stack.enter_context(patch.object(joining, "cross_pairs", partial(cross_pairs, chunk=knobs.chunk)))
+        stack.enter_context(patch.object(broadcast_module, "blocks", cut))
+        stack.enter_context(patch.object(join_stages, "JOIN_ROWS", knobs.join_rows))
+        stack.enter_context(patch.object(join_stages, "pairs", partial(pairs, chunk=knobs.chunk)))
+        stack.enter_context(patch.object(join_stages, "cross_pairs", partial(cross_pairs, chunk=knobs.chunk)))
         stack.enter_context(patch.object(router, "CELL_ROWS", knobs.cell_rows))
         if how != "full":
             return _pass(step, left, right, knobs)

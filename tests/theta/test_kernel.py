@@ -9,10 +9,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dovetail.codes import HIGHEST, LOWEST
+from dovetail.columns.codes import HIGHEST, LOWEST
+from dovetail.columns.encode import Boxes, Points
 from dovetail.families.theta import compiled
-from dovetail.families.theta.cross import cross_pairs
-from dovetail.families.theta.kernel import Boxes, Counters, Points, ascending, choose_dimensions, matched, pairs
+from dovetail.families.theta.kernel import Counters, ascending, choose_dimensions, matched, pairs
+from dovetail.families.theta.paper.cross import cross_pairs
 
 EXTREMES = [LOWEST, LOWEST + 1, -1, 0, 1, HIGHEST - 1, HIGHEST]
 codes = st.integers(-8, 8) | st.sampled_from(EXTREMES) | st.integers(LOWEST, HIGHEST)

@@ -11,14 +11,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from dovetail.columns.encode import routing_boxes, routing_points
+from dovetail.columns.hashing import row_hashes
+from dovetail.columns.segments import unpack
+from dovetail.columns.spark_hash import spark_partition
+from dovetail.conditions.comparison import Step
 from dovetail.families.theta import router
-from dovetail.families.theta.encode import routing_boxes, routing_points
-from dovetail.families.theta.papers import PairRouting, end_codes, partition_axis
+from dovetail.families.theta.paper.routing import PairRouting, end_codes, partition_axis
 from dovetail.families.theta.router import Routing, Sample, fit, overlap_axes, without_sample
-from dovetail.families.theta.spec import Options, Step
-from dovetail.families.theta.stages import POINTS, RouteStage, read_routing, row_hashes
-from dovetail.placement import spark_partition
-from dovetail.segments import unpack
+from dovetail.families.theta.spec import Options
+from dovetail.families.theta.stages import POINTS, RouteStage, read_routing
 
 from .harness import Knobs, _flat, fitted, join, numbered, plan
 

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dovetail.families.theta.spec import ALGORITHMS, HOWS
+from dovetail.conditions.join_kind import HOWS
+from dovetail.families.theta.spec import ALGORITHMS
 
 from .harness import Knobs, join
 from .shapes import INT64, TYPES, Case, Conjunct, cases

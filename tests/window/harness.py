@@ -15,17 +15,18 @@ import numpy as np
 import pyarrow as pa
 from tests.theta.harness import _arrow, key_type
 
+from dovetail.columns.segments import pack, unpack
+from dovetail.columns.spark_hash import placed
+from dovetail.conditions.comparison import Key
+from dovetail.conditions.forms import Predicate, Term
+from dovetail.conditions.predicates import parse
 from dovetail.families.shedding.spec import Shed
-from dovetail.families.theta.spec import Key
 from dovetail.families.window.graph import Within, window_graph
-from dovetail.families.window.kernel import WindowJoinKernel
 from dovetail.families.window.router import WindowRouter
 from dovetail.families.window.spec import Options, WindowJoinSpec
-from dovetail.placement import placed
+from dovetail.families.window.stream import WindowJoinKernel
 from dovetail.plan.theta import Facts
 from dovetail.plan.window import WindowPlan, plan_window
-from dovetail.predicates import Predicate, Term, parse
-from dovetail.segments import pack, unpack
 
 Rows = tuple[int | None, ...]
 Make = Callable[[WindowJoinSpec], WindowJoinKernel]

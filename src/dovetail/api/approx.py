@@ -6,9 +6,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.conditions.predicates import parse
 from dovetail.families.approx.spec import Allocation, Options, Policy, memory_limit
 from dovetail.plan.approx import plan_approx
-from dovetail.predicates import parse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -86,9 +86,9 @@ def approx_join(
     >>> some.where("R.k <> S.k").count(), some.count() < 100_000
     (0, True)
     """
-    from dovetail.spark.approx import approx_frame
     from dovetail.spark.frames import check_inputs
-    from dovetail.spark.theta import theta_facts
+    from dovetail.spark.joins.approx import approx_frame
+    from dovetail.spark.joins.theta import theta_facts
 
     options = Options(
         memory=None if memory is None else memory_limit(memory),
@@ -142,7 +142,7 @@ def estimates(
     >>> found.rows.low <= 400_000 <= found.rows.high, found.mean.low <= 999.5 <= found.mean.high
     (True, True)
     """
-    from dovetail.spark.estimates import estimates_frame
+    from dovetail.spark.joins.approx_estimates import estimates_frame
 
     return estimates_frame(sample, measures, by, confidence)
 
@@ -176,6 +176,6 @@ def quality(sample: DataFrame, complete: DataFrame | None = None, *, on: str, ov
     >>> 0 < found.share < 1, found.js < 0.01, found.complete
     (True, True, 100000.0)
     """
-    from dovetail.spark.estimates import quality_frame
+    from dovetail.spark.joins.approx_estimates import quality_frame
 
     return quality_frame(sample, complete, on, over)

@@ -86,8 +86,8 @@ def asof_join(
     +----+---+----+----+
     <BLANKLINE>
     """
-    from dovetail.spark.asof import asof_facts, asof_frame
     from dovetail.spark.frames import check_inputs
+    from dovetail.spark.joins.asof import asof_facts, asof_frame
 
     frames = check_inputs(inputs)
     if len(frames) != 2:

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from dovetail.criteria import Closest, Criterion, Extreme, Overlap, Prefer, Youngest
+from dovetail.conditions.criteria import Closest, Criterion, Extreme, Overlap, Prefer, Youngest
+from dovetail.conditions.durations import duration
 from dovetail.errors import ArgumentError
 from dovetail.families.bestmatch.spec import How, Materialisation, Options, Unmatched
 from dovetail.plan.bestmatch import Stream, plan_bestmatch
-from dovetail.windows import duration
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -97,9 +97,9 @@ def bestmatch_join(
     +----+----+
     <BLANKLINE>
     """
-    from dovetail.spark.bestfacts import best_facts
-    from dovetail.spark.bestmatch import best_frame
     from dovetail.spark.frames import check_inputs
+    from dovetail.spark.joins.bestmatch import best_frame
+    from dovetail.spark.joins.bestmatch_facts import best_facts
 
     frames = check_inputs(inputs)
     if len(frames) != 2:

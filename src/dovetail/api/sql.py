@@ -10,6 +10,7 @@ from dovetail.api.asof import asof_join
 from dovetail.api.bestmatch import bestmatch_join
 from dovetail.api.theta import theta_join
 from dovetail.api.window import window_join
+from dovetail.conditions.names import quoted
 from dovetail.errors import ArgumentError, closest, listing
 from dovetail.plan.sql import Part, StatementPlan, Taken
 from dovetail.statements.decide import decide, worth_a_look
@@ -17,7 +18,7 @@ from dovetail.statements.grammar import Slice
 from dovetail.statements.orders import register_order
 from dovetail.statements.rewrite import Edits, edit_block, from_text, hidden_names, input_query, mark, scoped
 from dovetail.statements.statement import Block, Relation, Statement, read_statement
-from dovetail.statements.tasks import Facts, Input, Task, quoted
+from dovetail.statements.tasks import Facts, Input, Task
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from dovetail.conditions.durations import TimeWindow, tumbling
+from dovetail.conditions.join_kind import How
+from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError
-from dovetail.families.theta.spec import Algorithm, How, Options
+from dovetail.families.theta.spec import Algorithm, Options
 from dovetail.plan.theta import plan_theta
-from dovetail.predicates import parse
-from dovetail.windows import TimeWindow, tumbling
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -86,8 +87,8 @@ def theta_join(
     <BLANKLINE>
     """
     from dovetail.spark.frames import check_inputs
-    from dovetail.spark.theta import theta_facts, theta_frame
-    from dovetail.spark.windowed import check_time, window_frame
+    from dovetail.spark.joins.theta import theta_facts, theta_frame
+    from dovetail.spark.joins.theta_windows import check_time, window_frame
 
     frames = check_inputs(inputs)
     options = Options(how, algorithm, partitions, prefilter, amalgamate)

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dovetail.conditions.forms import Predicate
+from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError
 from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
 from dovetail.families.window.graph import Length, Within, window_graph
 from dovetail.families.window.spec import Algorithm, Approach, How, Options
 from dovetail.plan.window import plan_window, read_delays, wait
-from dovetail.predicates import Predicate, parse
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -97,8 +98,8 @@ def window_join(
     <BLANKLINE>
     """
     from dovetail.spark.frames import check_inputs
-    from dovetail.spark.theta import theta_facts
-    from dovetail.spark.window import check_times, watermark_delays, window_join_frame
+    from dovetail.spark.joins.theta import theta_facts
+    from dovetail.spark.joins.window import check_times, watermark_delays, window_join_frame
 
     if shed is not None and not isinstance(shed, Harvest | RandomDrop):
         raise ArgumentError(f"shed={shed!r}", accepted="dt.Harvest(...), dt.RandomDrop(...) or None")

@@ -57,7 +57,7 @@ def _scripts(folder: Path) -> dict[str, Path]:
 
 def compare(console: Console, rows: int, log: Path) -> None:
     """A band join of growing tables by Spark and by Dovetail, in one session."""
-    from dovetail.spark.quiet import quiet_session
+    from dovetail.spark.runtime.quiet import quiet_session
 
     table = Table(title=BAND, title_justify="left", box=box.SIMPLE)
     for name in ("rows", "results", "Spark's own s", "Dovetail s", "times as fast"):

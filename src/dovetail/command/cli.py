@@ -79,7 +79,7 @@ def demo(
     """Run three joins on made-up data: a small one, a large one beside Spark's own, and a stream."""
     # Here and not above: --help and --version need neither Spark nor the compiler.
     from dovetail.command import demo as acts
-    from dovetail.spark.quiet import quiet_session
+    from dovetail.spark.runtime.quiet import quiet_session
 
     sizes = acts.Sizes.of(rows, quick=quick)
     with _reporting("dovetail-demo-") as log, tempfile.TemporaryDirectory(prefix="dovetail-demo-") as folder:
@@ -201,7 +201,7 @@ def _interruptible() -> Iterator[None]:
 @contextmanager
 def _reporting(prefix: str) -> Iterator[Path]:
     """A log file for Spark; failures become messages and exit codes, and keep the log if there is anything in it."""
-    from dovetail.spark.quiet import SPARK_ERRORS
+    from dovetail.spark.runtime.quiet import SPARK_ERRORS
 
     failures: tuple[type[Exception], ...] = (OSError, *SPARK_ERRORS)
     handle, name = tempfile.mkstemp(prefix=prefix, suffix=".log")

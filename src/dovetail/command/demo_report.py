@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail import datasets, plot
+from dovetail import datasets
 from dovetail.command.report import Report
 from dovetail.errors import SetupError
+from dovetail.plots import charts as plot
 
 if TYPE_CHECKING:
-    from dovetail.picture import Picture
+    from dovetail.plots.picture import Picture
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from dovetail.picture import Picture
+    from dovetail.plots.picture import Picture
 
 _STYLE = """
 :root { color-scheme: light dark; }

@@ -71,8 +71,8 @@ def _prepare(console: Console, job: Job) -> None:
 
 @contextmanager
 def _session(console: Console, job: Job, log: Path) -> Iterator[SparkSession]:
-    from dovetail.spark.quiet import quiet_session
-    from dovetail.spark.session import SessionWarning
+    from dovetail.spark.runtime.quiet import quiet_session
+    from dovetail.spark.runtime.session import SessionWarning
 
     chosen = {"spark.master": job.session.master, "spark.driver.memory": job.session.memory}
     conf: dict[str, object] = {"spark.ui.showConsoleProgress": False, **job.session.conf}

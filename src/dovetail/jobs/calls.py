@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import dovetail.api as api
-from dovetail import criteria
+from dovetail.conditions import criteria
 from dovetail.errors import DovetailError, closest
 from dovetail.families.window.graph import after, path
 from dovetail.jobs.marks import Node

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from dovetail.conditions.durations import duration
 from dovetail.errors import JobError, closest
 from dovetail.jobs.marks import Node
-from dovetail.windows import duration
 
 
 class Section:

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dovetail.codes import Kind
+from dovetail.conditions.comparison import Comparison, Key, KeyType, Kind, build_step
+from dovetail.conditions.forms import Equality, Predicate, Term
+from dovetail.conditions.names import bare
 from dovetail.errors import ArgumentError, PredicateError, listing
 from dovetail.families.approx.spec import STRATA, ApproxSpec, Edge, Options, cell_count
-from dovetail.families.theta.spec import Comparison, Key, KeyType, build_step
 from dovetail.plan.theta import Facts
-from dovetail.predicates import Equality, Predicate, Term
 
 RESERVED = "sampling"
 """The column beside the aliases that says how a result was sampled."""
@@ -85,9 +85,9 @@ class ApproxPlan:
             ("meets", self._meets()),
             ("routing", self._routing()),
         ]
-        rows += [("first", f"{alias} keeps rows where {plain(sql)}") for alias, sql in self.filters]
+        rows += [("first", f"{alias} keeps rows where {bare(sql)}") for alias, sql in self.filters]
         if self.rests:
-            rows.append(("then", f"Spark evaluates {plain(' AND '.join(self.rests))} on what the kernel finds"))
+            rows.append(("then", f"Spark evaluates {bare(' AND '.join(self.rests))} on what the kernel finds"))
         head = f"approximate join, {kind}, policy={options.policy!r}"
         return "\n".join([head, *[f"  {name:<10}  {text}" for name, text in rows]])
 
@@ -97,7 +97,7 @@ class ApproxPlan:
         return {
             "join": "an approximate join",
             "inputs": ", ".join(self.inputs),
-            "condition": plain(self.predicate.sql),
+            "condition": bare(self.predicate.sql),
             "policy": options.policy,
             "memory": "" if options.memory is None else str(options.memory),
             "allocation": options.allocation,
@@ -113,11 +113,11 @@ class ApproxPlan:
 
     def _meets(self) -> str:
         parts = [" = ".join(key.sql for key in keys) for keys in zip(*self.value, strict=True)]
-        checked = [plain(part.sql) for part in self.predicate.inequalities]
-        checked += [plain(part.sql) for part in self.predicate.bands]
+        checked = [bare(part.sql) for part in self.predicate.inequalities]
+        checked += [bare(part.sql) for part in self.predicate.bands]
         if not parts:
             return f"{' AND '.join(checked)}, checked against every held row"
-        value = plain(" AND ".join(parts))
+        value = bare(" AND ".join(parts))
         return f"{value}, by its value" + (f"; {' AND '.join(checked)} checked" if checked else "")
 
     def _routing(self) -> str:
@@ -270,8 +270,3 @@ def _check_cells(cells: int, value: tuple[tuple[Key, ...], ...], inputs: tuple[s
             f"memory={memory.amount} for {len(inputs)} inputs in {cells} cell(s)",
             accepted=f"at least {cells * len(inputs)}: one row of every input in every cell",
         )
-
-
-def plain(sql: str) -> str:
-    """SQL without the backquotes that only Spark needs."""
-    return sql.replace("`", "")

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from dovetail.columns.sampling import DENSE
+from dovetail.conditions.comparison import KeyType
 from dovetail.errors import ArgumentError, UnboundedJoinError, UnsupportedTypeError, unknown_alias
 from dovetail.families.asof.spec import Options, Within, distance
-from dovetail.families.theta.spec import KeyType
-from dovetail.sampling import DENSE
 
 Mode = Literal["batch", "stream", "beside"]
 Names = tuple[tuple[str, ...], tuple[str, ...]]

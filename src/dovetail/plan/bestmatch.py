@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from dovetail.codes import Kind
-from dovetail.criteria import Closest, Criterion, Prefer
+from dovetail.conditions.comparison import Key, Kind
+from dovetail.conditions.criteria import Closest, Criterion, Prefer
+from dovetail.conditions.names import bare
 from dovetail.errors import ArgumentError, UnboundedJoinError, is_whole, listing
 from dovetail.families.bestmatch.router import SLICE, cut_axes
 from dovetail.families.bestmatch.spec import Axis, BestSpec, Disorder, Options
-from dovetail.families.theta.spec import Key
 
 STREAM_CELLS = 16
 """Cells of a stream.  Stored state depends on the number, so it must not follow the session."""
@@ -135,7 +135,7 @@ class BestPlan:
             "join": "a best-match join",
             "inputs": ", ".join(self.inputs),
             "criteria": ", ".join(str(typed.criterion) for typed in self.criteria),
-            "keys": ", ".join(left.sql.replace("`", "") for left, _ in self.by),
+            "keys": ", ".join(bare(left.sql) for left, _ in self.by),
             "how": self.spec.how,
             "unmatched rows": "kept" if self.spec.keep else "dropped",
             "order of the streams": self._order(),

@@ -9,11 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from dovetail.conditions.comparison import Comparison, KeyType, Step, build_step
+from dovetail.conditions.durations import CountWindow, TimeWindow
+from dovetail.conditions.forms import Equality, Inequality, Predicate
+from dovetail.conditions.join_kind import How
+from dovetail.conditions.literals import literal_sql
+from dovetail.conditions.names import bare
 from dovetail.errors import ArgumentError, PredicateError, UnboundedJoinError, listing, unknown_alias
-from dovetail.families.theta.spec import Comparison, How, KeyType, Options, Step, build_step
-from dovetail.literals import literal_sql
-from dovetail.predicates import Equality, Inequality, Predicate
-from dovetail.windows import CountWindow, TimeWindow
+from dovetail.families.theta.spec import Options
 
 Mode = Literal["batch", "window", "beside"]
 
@@ -87,7 +90,7 @@ class ThetaPlan:
 
     def text(self) -> str:
         """The plan as lines of text, most important first."""
-        from dovetail.plan.thetatext import plan_text
+        from dovetail.plan.theta_text import plan_text
 
         return plan_text(self)
 
@@ -99,7 +102,7 @@ class ThetaPlan:
         return {
             "join": "a theta join in windows",
             "inputs": ", ".join(self.inputs),
-            "condition": self.predicate.sql.replace("`", ""),
+            "condition": bare(self.predicate.sql),
             "how": self.steps[0].options.how,
             "time": "" if isinstance(window, CountWindow) else window.time,
             "window": rows,

@@ -10,17 +10,18 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+from dovetail.conditions.comparison import Key
+from dovetail.conditions.durations import duration, in_words
+from dovetail.conditions.forms import Predicate
+from dovetail.conditions.names import bare
 from dovetail.errors import ArgumentError, UnboundedJoinError, is_whole, listing, unknown_alias
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import KEEP_UP, RandomDrop, Shed
-from dovetail.families.theta.spec import Key
 from dovetail.families.window.graph import Graph, Length
 from dovetail.families.window.pieces import is_band
 from dovetail.families.window.router import choose_grid
 from dovetail.families.window.spec import Conditions, Grid, Options, build_conditions
 from dovetail.plan.theta import Facts
-from dovetail.predicates import Predicate
-from dovetail.windows import duration, in_words
 
 EXHAUSTIVE = 2000
 """Settings of one direction of a join that an exhaustive search goes through at most."""
@@ -62,17 +63,17 @@ class WindowPlan:
         """The plan as lines of text, most important first."""
         kind = "stream" if self.streams else "batch"
         lines = [f"window join, {kind}, how={self.options.how!r}", f"  inputs      {', '.join(self.inputs)}"]
-        lines += [f"  first       {alias} keeps rows where {_plain(sql)}" for alias, sql in self.filters]
+        lines += [f"  first       {alias} keeps rows where {bare(sql)}" for alias, sql in self.filters]
         lines += [f"  window      {text}" for text in self._windows()]
         if self.predicate.sql != "TRUE":
-            lines.append(f"  where       {_plain(self.predicate.text)}")
+            lines.append(f"  where       {bare(self.predicate.text)}")
         lines.append(f"  kernel      {self._kernel()}")
         lines.append(f"  routing     {self._routing()}")
         if self.streams:
             lines += [f"  state       {text}" for text in self._state()]
         lines += [f"  shed        {text}" for text in self._shed()]
         if self.rests:
-            lines.append(f"  then        Spark evaluates {_plain(' AND '.join(self.rests))} on what the kernel finds")
+            lines.append(f"  then        Spark evaluates {bare(' AND '.join(self.rests))} on what the kernel finds")
         return "\n".join(lines)
 
     def identity(self) -> dict[str, str]:
@@ -80,7 +81,7 @@ class WindowPlan:
         return {
             "join": "a window join",
             "inputs": ", ".join(self.inputs),
-            "condition": _plain(self.predicate.sql),
+            "condition": bare(self.predicate.sql),
             "how": self.options.how,
             "time": ", ".join(self.times),
             "window": self._bounds(),
@@ -229,7 +230,7 @@ def plan_window(
     rests = tuple(rest.sql for rest in predicate.rests)
     if rests and how != "inner":
         raise ArgumentError(
-            f"how={how!r} with the condition {_plain(rests[0])}, which only Spark can evaluate",
+            f"how={how!r} with the condition {bare(rests[0])}, which only Spark can evaluate",
             accepted="how='inner' with any condition, or another how with comparisons of two inputs only",
             hint="move a condition on one input into a filter of that input",
         )
@@ -343,7 +344,3 @@ def wait(value: object, argument: str, *, numeric: bool) -> int:
     if value in (0, timedelta(0)) and not isinstance(value, bool):
         return 0
     return duration(value, argument=argument)  # type: ignore[arg-type]
-
-
-def _plain(sql: str) -> str:
-    return sql.replace("`", "")

@@ -17,19 +17,14 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dovetail.families.theta.joining import (
-    BesideStage,
-    FinishStage,
-    JoinStage,
-    PackStage,
-    PairStage,
-    TaskLoad,
-)
+from dovetail.columns.broadcast import PackStage
+from dovetail.columns.layout import Source
+from dovetail.columns.sampling import DENSE, SPARSE
+from dovetail.columns.structs import Nested
+from dovetail.families.theta.join_stages import BesideStage, FinishStage, JoinStage, PairStage, TaskLoad
 from dovetail.families.theta.router import without_sample
-from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage, Source
-from dovetail.nesting import Nested
+from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage
 from dovetail.plan.theta import ThetaStep
-from dovetail.sampling import DENSE, SPARSE
 from dovetail.spark.frames import Side, conjunction
 from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.metrics import Recorder

@@ -16,10 +16,11 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
+from dovetail.columns.structs import Nested, nullable
+from dovetail.conditions.comparison import KeyType
+from dovetail.conditions.forms import Band, Equality, Inequality, Predicate, Term
+from dovetail.conditions.names import quoted
 from dovetail.errors import ArgumentError, PredicateError, UnsupportedTypeError, listing
-from dovetail.families.theta.spec import KeyType
-from dovetail.nesting import Nested, nullable
-from dovetail.predicates import Band, Equality, Inequality, Predicate, Term
 
 _DAY = 86_400_000_000
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -122,11 +123,6 @@ def nested_fields(flat: Sequence[T.StructField], shape: Sequence[Nested], *, who
 def never_null(flat: Sequence[T.StructField]) -> frozenset[str]:
     """The flat columns that are declared to have no NULL."""
     return frozenset(field.name for field in flat if not field.nullable)
-
-
-def quoted(name: str) -> str:
-    """A name in backquotes."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def check_inputs(inputs: Mapping[str, DataFrame], *, least: int = 2) -> dict[str, DataFrame]:

@@ -20,9 +20,9 @@ from dovetail.jobs.calls import function_of
 from dovetail.jobs.job import AVAILABLE_NOW, Input, Job, Join
 from dovetail.jobs.marks import Node
 from dovetail.jobs.progress import Record, record_of
-from dovetail.spark.early import watermarked
 from dovetail.spark.metrics import Handle, handle_of, metrics
-from dovetail.spark.quiet import SPARK_ERRORS
+from dovetail.spark.runtime.quiet import SPARK_ERRORS
+from dovetail.spark.watermarks import watermarked
 
 _PATIENCE = 30
 """Seconds that a micro-batch gets to end by itself once its stream is to stop."""

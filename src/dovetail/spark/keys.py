@@ -9,9 +9,10 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dovetail.families.theta.spec import Key
-from dovetail.families.theta.stages import Source
-from dovetail.spark.frames import Side, quoted
+from dovetail.columns.layout import Source
+from dovetail.conditions.comparison import Key
+from dovetail.conditions.names import quoted
+from dovetail.spark.frames import Side
 
 
 def key_columns(keys: Sequence[Key], prefix: str = "k", *, only: str | None = None) -> list[Column]:

@@ -20,8 +20,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.utils import is_remote
 
+from dovetail.columns.structs import Nested, nest
 from dovetail.errors import ArgumentError
-from dovetail.nesting import Nested, nest
 from dovetail.plan import Plan
 from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Ledger, Stage, tapped

@@ -14,8 +14,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dovetail.sampling import DEEP, DENSE, SPARSE
-from dovetail.spark.worker import settle
+from dovetail.columns.sampling import DEEP, DENSE, SPARSE
+from dovetail.spark.runtime.worker import settle
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 

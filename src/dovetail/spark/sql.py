@@ -11,11 +11,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from dovetail.conditions.names import quoted
 from dovetail.errors import ArgumentError, StatementError, in_statement
 from dovetail.plan.sql import StatementPlan
-from dovetail.spark.frames import quoted, same_session
+from dovetail.spark.frames import same_session
 from dovetail.spark.metrics import Handle, attach, handle_of
-from dovetail.spark.session import session_in_use
+from dovetail.spark.runtime.session import session_in_use
 from dovetail.statements.rewrite import formatted, hidden_names, marked
 from dovetail.statements.tasks import Facts
 

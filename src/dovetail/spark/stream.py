@@ -24,15 +24,15 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from dovetail.checkpoints import Mark
+from dovetail.columns.segments import binary_column, blocks, pack, typed, unpack
+from dovetail.columns.structs import Nested, nest
 from dovetail.errors import SetupError
 from dovetail.family import StreamKernel
-from dovetail.nesting import Nested, nest
-from dovetail.segments import binary_column, blocks, pack, typed, unpack
 from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Recorder
 from dovetail.spark.routing import arrow_function
-from dovetail.spark.worker import settle
+from dovetail.spark.runtime.worker import settle
 
 PACKED = T.StructType(
     [

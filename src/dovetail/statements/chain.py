@@ -10,9 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dovetail.criteria import Criterion, least, most
+from dovetail.conditions.criteria import Criterion, least, most
+from dovetail.conditions.forms import Band, Filter, Part, Predicate, Rest, Term
+from dovetail.conditions.literals import Value
 from dovetail.errors import in_statement
-from dovetail.predicates import Band, Filter, Part, Predicate, Rest, Term, Value
 from dovetail.statements import orders
 from dovetail.statements.grammar import Agreeing, Extreme, Ordered, Slice
 from dovetail.statements.statement import Block, Join, Relation

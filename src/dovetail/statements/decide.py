@@ -11,10 +11,11 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from dovetail.conditions.durations import duration
+from dovetail.conditions.forms import Predicate
 from dovetail.errors import ArgumentError, in_statement, listing
 from dovetail.families.shedding.spec import Harvest, RandomDrop
 from dovetail.families.window.graph import after, path
-from dovetail.predicates import Predicate
 from dovetail.statements.chain import chain_tasks
 from dovetail.statements.grammar import Shed, Slice, Window
 from dovetail.statements.statement import Block
@@ -32,7 +33,6 @@ from dovetail.statements.tasks import (
     refuse_special,
     refuse_two_streams,
 )
-from dovetail.windows import duration
 
 _COMPARES = re.compile(r"[<>]|\bBETWEEN\b", re.IGNORECASE)
 

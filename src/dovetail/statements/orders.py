@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from dovetail.clauses import Clauses, Span
-from dovetail.criteria import Criterion, PairOfRows, closest, least, most, overlap, prefer, youngest
+from dovetail.conditions.clauses import Clauses, Span
+from dovetail.conditions.criteria import Criterion, PairOfRows, closest, least, most, overlap, prefer, youngest
+from dovetail.conditions.tokens import Item, read
 from dovetail.errors import ArgumentError, PredicateError
 from dovetail.errors import closest as nearest_name
-from dovetail.sqltext import Item, read
 
 Values: TypeAlias = tuple[Any, Any]
 """The two values of a pair: that of the left column and that of the right one."""

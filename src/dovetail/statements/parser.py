@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from sqlglot import TokenType, exp
 from sqlglot.parsers.spark import SparkParser
 
+from dovetail.conditions.durations import is_unit
 from dovetail.errors import in_statement
 from dovetail.statements.grammar import (
     Agreeing,
@@ -28,7 +29,6 @@ from dovetail.statements.grammar import (
     Time,
     Window,
 )
-from dovetail.windows import is_unit
 
 _BEGINNINGS = (("BESTMATCH", "JOIN"), ("DWINDOW", "("), ("WITHIN", "MEMORY"), ("SHED", "HARVEST"), ("SHED", "RANDOM"))
 _SIDES = ("LEFT", "RIGHT", "FULL", "INNER")

@@ -10,9 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
+from dovetail.conditions.names import quoted
 from dovetail.statements.grammar import Slice
 from dovetail.statements.statement import Block, Scope
-from dovetail.statements.tasks import Input, Task, quoted
+from dovetail.statements.tasks import Input, Task
 
 # No SQL text holds this character, so what stands between two of them is ours.
 _MARK = "\0"

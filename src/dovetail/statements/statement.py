@@ -11,9 +11,9 @@ from typing import Literal
 
 from sqlglot import Token, TokenType, exp
 
-from dovetail.clauses import Clauses
+from dovetail.conditions.clauses import Clauses
+from dovetail.conditions.tokens import Item
 from dovetail.errors import StatementError, in_statement
-from dovetail.sqltext import Item
 from dovetail.statements.dialect import read_query, tokens_of
 from dovetail.statements.grammar import Best, Extras, Slice
 

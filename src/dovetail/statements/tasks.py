@@ -7,10 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from dovetail.clauses import Clauses, Span
+from dovetail.conditions.clauses import Clauses, Span
+from dovetail.conditions.forms import Filter, Part, Predicate, Rest
+from dovetail.conditions.names import quoted
+from dovetail.conditions.predicates import parse
+from dovetail.conditions.tokens import read
 from dovetail.errors import PredicateError, UnboundedJoinError, UnknownNameError, closest, in_statement, listing
-from dovetail.predicates import Filter, Part, Predicate, Rest, parse
-from dovetail.sqltext import read
 from dovetail.statements.grammar import Slice
 from dovetail.statements.statement import Block, Join
 
@@ -107,11 +109,6 @@ class Conditions:
             for item in read(sql, self.columns)
         ]
         return Clauses(items).sql(Span(0, len(items)))
-
-
-def quoted(name: str) -> str:
-    """A name in backquotes."""
-    return "`" + name.replace("`", "``") + "`"
 
 
 def aliases_of(part: Part) -> frozenset[str]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.compiling import njit
+from dovetail.columns.numba_cache import njit
 
 Index = npt.NDArray[np.int64]
 Grid = npt.NDArray[np.int64]

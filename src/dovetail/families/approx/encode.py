@@ -9,10 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.codes import Kind, order_codes
+from dovetail.columns.codes import order_codes
+from dovetail.columns.encode import Keys, encode
+from dovetail.conditions.comparison import Kind
 from dovetail.families.approx.compiled import Axes, Index
 from dovetail.families.approx.spec import Edge
-from dovetail.families.theta.encode import Keys, encode
 
 
 def join_values(kinds: Sequence[Kind], sides: Sequence[Keys]) -> Index:

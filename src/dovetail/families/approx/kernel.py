@@ -1,230 +1,241 @@
-"""A cell of an approximate join: rows arrive, results leave at once, and memory never exceeds its limit.
-
-Any prefix of the results is a valid answer for the rows that have arrived.  Rows are taken in the order of their
-places, and within a place in the order of the inputs; every choice depends on that order and on the seed, never on the
-cut into calls.
-
-State is made up of these segments: ``head`` (counters), ``strata`` or ``queues`` (statistics by stratum or queue),
-``live`` (which stored rows are still held), and the rows themselves.  Rows are stored when they enter memory and not
-again; once less than half the rows of a segment are held, what is left of it moves to the newest one.
-"""
+"""One call of an approximate kernel: all rows that take part, as the compiled loops want them."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.codes import order_codes
-from dovetail.errors import DovetailError
-from dovetail.families.approx.call import UNLIMITED, Call, numbers_of
-from dovetail.families.approx.compiled import Index
-from dovetail.families.approx.encode import row_bytes
-from dovetail.families.approx.spec import SLOT_BYTES, ApproxSpec
-from dovetail.families.theta.encode import usable
-from dovetail.family import Changes
-from dovetail.segments import concat
+from dovetail.columns.codes import order_codes
+from dovetail.columns.segments import picked
+from dovetail.families.approx.compiled import FRESH, Index, Lists, Out, Room, Rows, Tally, buckets_of, draws, share
+from dovetail.families.approx.encode import axes_of, join_values, row_bytes
+from dovetail.families.approx.priorities import DONE, FULL, Queues, flush, restore_queues, run_queues
+from dovetail.families.approx.reservoirs import restore_reservoirs, run_reservoirs
+from dovetail.families.approx.spec import SLOT_BYTES
 
-METRICS = (
-    "rows", "oversized", "held_rows", "held_bytes", "peak_rows",
-    "comparisons", "candidates", "results", "estimated", "kernel_us",
-)  # fmt: skip
-"""What a call counts, in the order in which it leaves the operator."""
+if TYPE_CHECKING:
+    from dovetail.families.approx.stream import ApproxKernel
 
-BUDGET = b"dovetail.budget"
-"""Metadata of a segment: the share of its cell in the memory, where cells have unequal shares."""
-
-_HEAD, _STRATA, _QUEUES, _LIVE = "head", "strata", "queues", "live"
+CHUNK = 1 << 16
+UNLIMITED = 1 << 62
+_STRATUM_SALT, _QUEUE_SALT = 1, 2
 
 
-class ApproxKernel:
-    """The held rows of a cell, and the join of every new row with them."""
+def numbers_of(rows: pa.RecordBatch) -> Index:
+    """The arrival numbers of rows, in their last column."""
+    return order_codes(rows.column(rows.num_columns - 1), "int")
 
-    def __init__(self, spec: ApproxSpec) -> None:
-        self.spec = spec
-        self.counters = dict.fromkeys(METRICS, 0)
-        sides = spec.sides
-        self.seed = spec.seed
-        self.arrivals = 0
-        self._numbers = np.zeros(sides, dtype=np.int64)
-        self.seen = np.zeros(sides, dtype=np.int64)
-        self.widest = np.zeros(sides, dtype=np.int64)
-        self.oversized = np.zeros(sides, dtype=np.int64)
-        self.peak = np.zeros(2, dtype=np.int64)
-        self.statistics: Index | None = None
-        self._budget: int | None = None
-        self._stored: list[dict[str, pa.RecordBatch]] = [{} for _ in range(sides)]
-        self._fresh: list[list[pa.RecordBatch]] = [[] for _ in range(sides)]
-        self._serial = 0
-        self._changes = Changes()
 
-    # ----------------------------------------------------------------------------------------------------------
-    # What the driver calls.
-    # ----------------------------------------------------------------------------------------------------------
+class Call:
+    """One call of a kernel: all rows that take part, as the compiled loops want them."""
 
-    def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
-        """Take up the state of the last call; a sample needs no watermark, since nothing grows."""
-        if not state:
+    def __init__(self, kernel: ApproxKernel) -> None:
+        self.kernel = kernel
+        spec = self.spec = kernel.spec
+        self.tables = kernel.tables()
+        counts = [0 if table is None else table.num_rows for table, _, _ in self.tables]
+        self.begin = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
+        self.order = self._order()
+        self.room = Room(
+            np.zeros(2, dtype=np.int64), kernel.seen, np.zeros(spec.sides, dtype=np.int64), kernel.widest,
+            np.zeros(spec.sides, dtype=np.int64), kernel.peak, kernel.oversized,
+        )  # fmt: skip
+        self.oversized_before = int(kernel.oversized.sum())
+        if not self.order.size:
             return
-        head = _values(state[_HEAD])
-        sides = self.spec.sides
-        # The seed of the first run goes on, or the draws of the held rows would no longer be theirs.
-        self.seed, self.arrivals, self._serial = (int(value) for value in head[:3])
-        self.peak = head[3:5].copy()
-        self._numbers, self.seen, self.widest, self.oversized = head[5:].reshape(4, sides).copy()
-        self.statistics = _values(state[_STRATA if _STRATA in state else _QUEUES])
-        live = state[_LIVE]
-        owners, numbers = order_codes(live.column("side"), "int"), order_codes(live.column("number"), "int")
-        for name in sorted((n for n in state if n.startswith("rows/")), key=_serial_of):
-            side = int(name.split("/")[1])
-            rows = state[name]
-            kept = np.isin(numbers_of(rows), numbers[owners == side], assume_unique=True)
-            self._stored[side][name] = rows.take(np.flatnonzero(kept))
+        hashes = self._column(lambda table: order_codes(table.column(table.num_columns - 2), "int"))
+        self.cell = int(hashes[0] % spec.cells)
+        self.budget = kernel.budget_of(self.cell)
+        self.room.total[0] = UNLIMITED if spec.policy == "exact" else self.budget
+        share(self.room)
+        self._first = kernel.arrivals
+        self._prepare(hashes)
+        self._state = np.zeros(2, dtype=np.int64)
+        self._cursor = np.full(spec.sides, FRESH, dtype=np.int64)
+        told = CHUNK if spec.weighted and spec.detail else 0
+        seen, kept, same = (np.empty((spec.sides, told), dtype=np.int64) for _ in range(3))
+        self.out = Out(
+            np.empty((spec.sides, CHUNK), dtype=np.int64), seen, kept, same, np.empty(CHUNK, dtype=np.float64),
+            np.empty(CHUNK, dtype=np.int64), np.zeros(2, dtype=np.int64),
+        )  # fmt: skip
 
-    def push(self, side: int, rows: pa.RecordBatch) -> None:
-        """Take in new rows.  A row with a NULL key matches nothing, so it asks for no place and counts for nothing."""
-        self.counters["rows"] += rows.num_rows
-        metadata = rows.schema.metadata or {}
-        if BUDGET in metadata:
-            self._budget = int(metadata[BUDGET])
-        rows = rows.replace_schema_metadata(None)
-        keys = rows.columns[self.spec.payload[side] :][: len(self.spec.keys[side])]
-        if keys:
-            good = usable(keys)
-            if not good.all():
-                rows = rows.take(np.flatnonzero(good))
-        if rows.num_rows:
-            self._fresh[side].append(rows)
+    def _order(self) -> Index:
+        """New rows of all inputs in the order of arrival."""
+        rows = [np.arange(at + held, end) for (_, held, _), at, end in
+                zip(self.tables, self.begin[:-1], self.begin[1:], strict=True)]  # fmt: skip
+        places = np.concatenate([places for _, _, places in self.tables])
+        # Each input is in order already, which a stable sort of runs makes good use of.
+        return np.concatenate(rows)[np.argsort(places, kind="stable")]
 
-    def end(self) -> None:
-        """Nothing waits for the end: results leave as rows arrive."""
+    def _column(self, read: Callable[[pa.RecordBatch], Index]) -> Index:
+        return np.concatenate([read(table) for table, _, _ in self.tables if table is not None])
 
-    def results(self) -> Iterator[pa.RecordBatch]:
-        """Join what was pushed with what is held, and with itself in the order of arrival."""
-        began = time.perf_counter_ns()
-        call = Call(self)
-        if call.order.size:
-            while True:
-                whole = call.run()
-                if call.out.fill[0]:
-                    batch = call.rows_out()
-                    self.counters["kernel_us"] += (time.perf_counter_ns() - began) // 1000
-                    yield batch
-                    began = time.perf_counter_ns()
-                if whole:
-                    break
-            self._finish(call)
-        self._count_held(call)
-        self.counters["kernel_us"] += (time.perf_counter_ns() - began) // 1000
-
-    def changes(self) -> Changes:
-        """Segments to store and names to forget."""
-        return self._changes
-
-    def wake_at(self) -> int | None:
-        """Never: nothing depends on time."""
-        return None
-
-    # ----------------------------------------------------------------------------------------------------------
-
-    def budget_of(self, cell: int) -> int:
-        """The memory of this cell, in the limit's unit."""
-        if self.spec.memory is None:
-            return UNLIMITED
-        return self.spec.budget(cell) if self._budget is None else self._budget
-
-    def tables(self) -> list[tuple[pa.RecordBatch | None, int, Index]]:
-        """Of each input: held rows and then new ones, how many are held, and the places of the new ones."""
-        found: list[tuple[pa.RecordBatch | None, int, Index]] = []
-        for side in range(self.spec.sides):
-            parts = [rows for rows in self._stored[side].values() if rows.num_rows]
-            held = sum(part.num_rows for part in parts)
-            places = np.empty(0, dtype=np.int64)
-            if self._fresh[side]:
-                new = concat(self._fresh[side])
-                places = order_codes(new.column(new.num_columns - 1), "int")
-                count = int(self._numbers[side])
-                numbers = pa.array(np.arange(count, count + new.num_rows))
-                names = [*new.schema.names[:-1], "number"]
-                parts.append(pa.RecordBatch.from_arrays([*new.columns[:-1], numbers], names=names))
-            found.append((concat(parts) if parts else None, held, places))
-        return found
-
-    def _finish(self, call: Call) -> None:
-        """Keep what the compiled loops left behind, and find out what has to be stored."""
-        if self.spec.policy == "exact" and self.spec.memory is not None and call.room.peak[1] > call.budget:
-            raise DovetailError(
-                f"policy='exact' needs more than its memory: a cell holds {call.room.peak[1]:,} "
-                f"of {call.budget:,} {self.spec.memory.unit}",
-                accepted="a limit that holds every row of every input, or memory=None",
-                hint="policy='raj_hash' stays within any limit and says what it left out",
+    def _prepare(self, hashes: Index) -> None:
+        self.hashes = hashes
+        spec, total = self.spec, int(self.begin[-1])
+        side = np.repeat(np.arange(spec.sides), np.diff(self.begin))
+        keys = [self._keys(at) for at in range(spec.sides)]
+        group = np.zeros(total, dtype=np.int64)
+        if spec.kinds:
+            present = [[key[c] for c in spec.value[at]] for at, key in enumerate(keys) if key]
+            group = join_values(spec.kinds, present)
+        edges = [edge for edge in spec.edges if keys[edge.point] and keys[edge.box]]
+        both = [
+            (
+                [keys[edge.point][spec.keys[edge.point].index(key)] for key in edge.step.point_keys],
+                [keys[edge.box][spec.keys[edge.box].index(key)] for key in edge.step.box_keys],
             )
-        self.arrivals += call.order.size
-        for side in range(self.spec.sides):
-            self._numbers[side] += call.new_rows(side)
-            self._store_rows(side, call)
-        self._fresh = [[] for _ in range(self.spec.sides)]
-        counts = [self._numbers, self.seen, self.widest, self.oversized]
-        head = np.concatenate([[self.seed, self.arrivals, self._serial], self.peak, *counts])
-        self._changes.stored[_HEAD] = _segment(head)
-        self.statistics = call.statistics()
-        self._changes.stored[_QUEUES if call.queues is not None else _STRATA] = _segment(self.statistics)
-        live = [[numbers_of(rows) for rows in parts.values()] for parts in self._stored]
-        numbers = [np.concatenate([np.empty(0, dtype=np.int64), *parts]) for parts in live]
-        self._changes.stored[_LIVE] = pa.RecordBatch.from_arrays(
-            [
-                pa.array(np.repeat(np.arange(len(numbers)), [part.size for part in numbers]).astype(np.int8)),
-                pa.array(np.concatenate(numbers)),
-            ],
-            names=["side", "number"],
+            for edge in edges
+        ]
+        self.axes = axes_of(edges, both, self.begin)
+        numbers = [
+            numbers_of(table) if table is not None else np.empty(0, dtype=np.int64) for table, _, _ in self.tables
+        ]
+        draw = np.concatenate([draws(self.kernel.seed, self.cell, at, part) for at, part in enumerate(numbers)])
+        strata = self._strata()
+        self.rows = Rows(
+            side=side,
+            bucket=np.zeros(total, dtype=np.int64) if spec.scan else group,
+            group=group,
+            stratum=buckets_of(hashes, strata, _STRATUM_SALT) if strata > 1 else np.zeros(total, dtype=np.int64),
+            draw=draw,
+            cost=self._costs(total),
         )
+        lists = 1 if spec.scan else 1 + int(group.max(initial=0))
+        self.lists = Lists(
+            np.full((spec.sides, lists), -1, dtype=np.int64), np.full(total, -1, dtype=np.int32),
+            np.full(total, -1, dtype=np.int32), np.zeros(total, dtype=np.int64),
+            np.zeros((spec.sides, 1 + int(group.max(initial=0))), dtype=np.int64),
+        )  # fmt: skip
+        self.queues: Queues | None = None
+        self.tally = Tally(
+            np.zeros((spec.sides, strata), dtype=np.int64), np.zeros((spec.sides, strata), dtype=np.int64),
+            np.full((spec.sides, strata), -1, dtype=np.int64),
+        )  # fmt: skip
+        held = np.concatenate([np.arange(at, at + n) for (_, n, _), at in zip(self.tables, self.begin, strict=False)])
+        if spec.policy in ("prob", "prob_hash", "arrpj"):
+            self._prepare_queues(hashes, held, draw, numbers)
+        else:
+            if self.kernel.statistics is not None:
+                self.tally.seen[:] = self.kernel.statistics.reshape(self.tally.seen.shape)
+            self.heap = np.empty(total, dtype=np.int64)
+            self.sizes = np.zeros(spec.sides, dtype=np.int64)
+            restore_reservoirs(
+                held, self.rows, self.lists, self.room, self.tally, self.heap, self.begin[:-1], self.sizes
+            )
 
-    def _store_rows(self, side: int, call: Call) -> None:
-        table = call.tables[side][0]
+    def _strata(self) -> int:
+        """Strata of the cell: with four rows each at least, so that few are the last of theirs."""
+        if self.spec.policy != "raj_hash":
+            return 1
+        assert self.spec.memory is not None
+        row = 1 if self.spec.memory.unit == "rows" else 4 * SLOT_BYTES
+        return max(1, min(self.spec.strata, self.budget // (4 * row * self.spec.sides)))
+
+    def _costs(self, total: int) -> Index:
+        if self.spec.memory is None or self.spec.memory.unit == "rows":
+            return np.ones(total, dtype=np.int64)
+        return self._column(lambda table: row_bytes(table.columns)) + SLOT_BYTES
+
+    def _prepare_queues(self, hashes: Index, held: Index, draw: Index, numbers: list[Index]) -> None:
+        assert self.spec.memory is not None
+        rows = self.budget if self.spec.memory.unit == "rows" else self.budget // SLOT_BYTES
+        # Statistics take memory in proportion to the rows, and a bucket seldom has to serve two values.
+        size = 1 << int(np.clip(2 * rows, 1024, 65536) - 1).bit_length()
+        total = hashes.size
+        self.queues = Queues(
+            bucket=buckets_of(hashes, size, _QUEUE_SALT),
+            head=np.full((2, size), -1, dtype=np.int64),
+            after=np.full(total, -1, dtype=np.int64),
+            before=np.full(total, -1, dtype=np.int64),
+            sizes=np.zeros((2, size), dtype=np.int64),
+            heap=np.zeros((2, size), dtype=np.int64),
+            place=np.zeros((2, size), dtype=np.int64),
+            used=np.zeros(2, dtype=np.int64),
+            arrived=np.zeros((2, size), dtype=np.int64),
+            results=np.zeros(size, dtype=np.int64),
+            guess=np.empty(total, dtype=np.int64),
+            guesses=np.zeros(1, dtype=np.int64),
+        )
+        if self.kernel.statistics is not None:
+            self.queues.arrived[:] = self.kernel.statistics[: 2 * size].reshape(2, size)
+            self.queues.results[:] = self.kernel.statistics[2 * size :]
+        # In the order of arrival, which is the order of every queue.
+        arrived = np.concatenate(numbers)[held]
+        restore_queues(held[np.argsort(arrived, kind="stable")], self.rows, self.lists, self.room, self.queues)
+
+    def _keys(self, side: int) -> list[pa.Array[Any]]:
+        table = self.tables[side][0]
         if table is None:
-            return
-        held = call.held_rows(side)
-        moved = [np.flatnonzero(held[call.tables[side][1] :]) + call.tables[side][1]]
-        begin = 0
-        for name, rows in list(self._stored[side].items()):
-            end = begin + rows.num_rows
-            left = np.flatnonzero(held[begin:end])
-            if left.size < rows.num_rows:
-                self._stored[side][name] = rows.take(left)
-            # The name carries how many rows the segment had.
-            if 2 * left.size < int(name.rsplit("/", 1)[1]):
-                moved.append(left + begin)
-                del self._stored[side][name]
-                self._changes.dropped.add(name)
-            begin = end
-        # Queues are taken up in the order of arrival, so a segment keeps it too.
-        wanted = np.sort(np.concatenate(moved))
-        if wanted.size:
-            rows = table.take(wanted)
-            name = f"rows/{side}/{self._serial}/{rows.num_rows}"
-            self._serial += 1
-            self._stored[side][name] = rows
-            self._changes.stored[name] = rows
+            return []
+        return table.columns[self.spec.payload[side] :][: len(self.spec.keys[side])]
 
-    def _count_held(self, call: Call) -> None:
-        rows = [part for parts in self._stored for part in parts.values()]
-        self.counters["held_rows"] = sum(part.num_rows for part in rows)
-        self.counters["held_bytes"] = sum(
-            int(row_bytes(part.columns).sum()) + SLOT_BYTES * part.num_rows for part in rows if part.num_rows
-        )
-        self.counters["peak_rows"] = int(self.peak[0])
-        self.counters["oversized"] = int(call.room.oversized.sum() - call.oversized_before)
+    def run(self) -> bool:
+        """Fill a chunk of results; True once all rows have arrived."""
+        self.out.fill[0] = 0
+        common = (self._state, self.order, self._first, self.rows, self.axes, self.lists, self.room, self.tally)
+        if self.queues is not None:
+            policy = self.spec.policy
+            shared = policy == "arrpj" or self.spec.allocation == "variable"
+            arguments = (*common, self.queues, shared, policy == "arrpj", self._cursor, self.out)
+            while (why := run_queues(*arguments)) == FULL:
+                flush(self.rows, self.lists, self.room, self.queues)
+            whole = why == DONE
+        else:
+            whole = run_reservoirs(*common, self.heap, self.begin[:-1], self.sizes, self._cursor, self.out)
+        counters = self.kernel.counters
+        counters["comparisons"] += int(self.out.fill[1])
+        counters["candidates"] += int(self.out.fill[0])
+        counters["results"] += int(self.out.fill[0])
+        self.out.fill[1] = 0
+        return whole
 
+    def rows_out(self) -> pa.RecordBatch:
+        """The chunk as rows of all inputs, with how each was sampled."""
+        count = int(self.out.fill[0])
+        columns: list[pa.Array[Any]] = []
+        # Rows of a cell are fewer than 2**31, and Arrow is quicker with short numbers.
+        local = [(self.out.found[side, :count] - self.begin[side]).astype(np.int32) for side in range(self.spec.sides)]
+        for side, rows in enumerate(local):
+            table = self.tables[side][0]
+            assert table is not None
+            columns += picked(table.select(range(self.spec.payload[side])), rows).columns
+        if self.spec.weighted:
+            self.kernel.counters["estimated"] += round(float(self.out.weight[:count].sum()))
+            columns.append(pa.array(self.out.weight[:count].copy()))
+        if self.spec.detail or not self.spec.weighted:
+            columns += [pa.array(np.full(count, self.cell, dtype=np.int32)), pa.array(self.out.at[:count].copy())]
+        if self.spec.detail and self.spec.weighted:
+            columns += self._details(count, local)
+        return pa.RecordBatch.from_arrays(columns, names=self.spec.output_names())
 
-def _values(segment: pa.RecordBatch) -> Index:
-    return order_codes(segment.column(0), "int")
+    def _details(self, count: int, local: list[Index]) -> list[pa.Array[Any]]:
+        first = self.out.found[0, :count]
+        columns: list[pa.Array[Any]] = [
+            pa.array(self.rows.stratum[first].astype(np.int32)),
+            pa.array(self.hashes[first]),
+        ]
+        for side, rows in enumerate(local):
+            table = self.tables[side][0]
+            assert table is not None
+            numbers = pa.array(numbers_of(table)[rows])
+            facts = [pa.array(part[side, :count].copy()) for part in (self.out.seen, self.out.kept, self.out.same)]
+            columns += [numbers, *facts]
+        return columns
 
+    def new_rows(self, side: int) -> int:
+        """How many new rows of an input took part."""
+        return int(self.tables[side][2].size)
 
-def _segment(values: Index) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.array(values)], names=["value"])
+    def held_rows(self, side: int) -> Index:
+        """1 for rows of an input that are held now, 0 for the others."""
+        return self.lists.held[self.begin[side] : self.begin[side + 1]]
 
-
-def _serial_of(name: str) -> int:
-    return int(name.split("/")[2])
+    def statistics(self) -> Index:
+        """What the policy knows of strata or queues, to be stored."""
+        if self.queues is not None:
+            return np.concatenate([self.queues.arrived.ravel(), self.queues.results])
+        return self.tally.seen.ravel()

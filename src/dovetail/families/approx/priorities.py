@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.compiling import njit
+from dovetail.columns.numba_cache import njit
 from dovetail.families.approx.compiled import (
     Axes,
     Grid,

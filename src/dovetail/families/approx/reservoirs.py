@@ -20,7 +20,7 @@ What becomes of Algorithm 2, and why:
 
 from __future__ import annotations
 
-from dovetail.compiling import njit
+from dovetail.columns.numba_cache import njit
 from dovetail.families.approx.compiled import (
     Axes,
     Index,

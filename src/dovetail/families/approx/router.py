@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from dovetail.dealing import dealt_rows
+from dovetail.columns.partition import dealt_rows
 from dovetail.families.approx.compiled import Index
 
 

@@ -9,9 +9,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-from dovetail.codes import Kind
+from dovetail.conditions.comparison import Key, Kind, Step
 from dovetail.errors import ArgumentError, choice, is_whole
-from dovetail.families.theta.spec import Key, Step
 
 Policy = Literal["exact", "prob", "prob_hash", "arrpj", "raj", "raj_hash"]
 Allocation = Literal["fixed", "variable"]

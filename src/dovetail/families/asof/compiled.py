@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.codes import HIGHEST, LOWEST, Codes, Floats, Mask
-from dovetail.compiling import njit
+from dovetail.columns.codes import HIGHEST, LOWEST, Codes, Floats, Mask
+from dovetail.columns.numba_cache import njit
 
 Index = npt.NDArray[np.int64]
 Places = npt.NDArray[np.int32]

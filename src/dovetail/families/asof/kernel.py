@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.codes import Codes, Floats, Kind, Mask, joint_codes, order_codes, valid_mask
+from dovetail.columns.codes import Codes, Floats, Mask, joint_codes, order_codes, valid_mask
+from dovetail.conditions.comparison import Kind
 from dovetail.families.asof import compiled
 from dovetail.families.asof.compiled import BACKWARD, FORWARD, NEAREST, Index, Places
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.codes import Codes, cuts_passed
-from dovetail.compiling import njit
+from dovetail.columns.codes import Codes, cuts_passed
+from dovetail.columns.numba_cache import njit
+from dovetail.columns.segments import pack, unpack
+from dovetail.columns.spark_hash import balance, cell_numbers
 from dovetail.families.asof.compiled import Index
-from dovetail.placement import balance, cell_numbers
-from dovetail.segments import pack, unpack
 
 BUCKETS = 1024
 """Buckets where a sample has told which of them are heavy: the finer, the fewer keys are cut beside a heavy one."""

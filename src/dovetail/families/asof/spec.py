@@ -16,7 +16,8 @@ from typing import Literal
 
 import pyarrow as pa
 
-from dovetail.codes import Kind
+from dovetail.conditions.comparison import KeyType, Kind
+from dovetail.conditions.durations import duration
 from dovetail.errors import (
     FARTHEST,
     ArgumentError,
@@ -27,8 +28,6 @@ from dovetail.errors import (
     listing,
     unknown_alias,
 )
-from dovetail.families.theta.spec import KeyType
-from dovetail.windows import duration
 
 Direction = Literal["backward", "forward", "nearest"]
 How = Literal["inner", "left"]

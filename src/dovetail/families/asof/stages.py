@@ -19,16 +19,26 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.codes import Codes, Kind, order_codes, valid_mask
-from dovetail.dealing import dealt_rows
+from dovetail.columns.broadcast import beside_blocks
+from dovetail.columns.codes import Codes, order_codes, valid_mask
+from dovetail.columns.hashing import row_hashes
+from dovetail.columns.partition import dealt_rows
+from dovetail.columns.sampling import DENSE, SPARSE
+from dovetail.columns.segments import (
+    binary_column,
+    blocks,
+    concat,
+    known_or_carried,
+    packed_column,
+    picked,
+    typed,
+    unpack,
+)
+from dovetail.conditions.comparison import Kind
 from dovetail.families.asof.compiled import Index, Places
 from dovetail.families.asof.kernel import KeyNumbers, RightIndex, key_columns, last_of_runs, time_codes, usable
 from dovetail.families.asof.router import Routing, fit, nearest_in_slices, passed_on, without_sample
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
-from dovetail.families.theta.joining import beside_blocks
-from dovetail.families.theta.stages import row_hashes
-from dovetail.sampling import DENSE, SPARSE
-from dovetail.segments import binary_column, blocks, concat, known_or_carried, packed_column, picked, typed, unpack
 
 METRICS = ("rows_left", "rows_right", "copies", "ties", "matched", "results", "cells", "kernel_us")
 """The counters of a cell, in the order in which they leave a task."""

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.codes import Codes, Mask, valid_mask
+from dovetail.columns.codes import Codes, Mask, valid_mask
 from dovetail.families.bestmatch.compiled import pair_costs
 from dovetail.families.bestmatch.router import axis_codes
 from dovetail.families.bestmatch.spec import Axis, BestSpec

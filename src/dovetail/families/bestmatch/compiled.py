@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.codes import LOWEST, Codes
-from dovetail.compiling import njit
+from dovetail.columns.codes import LOWEST, Codes
+from dovetail.columns.numba_cache import njit
 from dovetail.families.bestmatch.spec import (
     LATEST,
     LEAST_FLOAT,

@@ -9,7 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.codes import Codes, Kind, Mask, float_codes, joint_codes, order_codes, valid_mask
+from dovetail.columns.codes import Codes, Mask, float_codes, joint_codes, order_codes, valid_mask
+from dovetail.conditions.comparison import Kind
 from dovetail.errors import DovetailError
 from dovetail.families.bestmatch.compiled import Index, Matrix, Sets
 from dovetail.families.bestmatch.spec import BestSpec

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dovetail.codes import HIGHEST, LOWEST
+from dovetail.columns.codes import HIGHEST, LOWEST
 from dovetail.families.bestmatch.compiled import Index, Matrix, best_of_groups, order_keys, pair_costs
 from dovetail.families.bestmatch.encode import Rows, encode
 from dovetail.families.bestmatch.prefer import Judges

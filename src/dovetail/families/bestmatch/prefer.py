@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.criteria import VERDICTS
+from dovetail.conditions.criteria import VERDICTS
 from dovetail.errors import ArgumentError
 from dovetail.families.bestmatch.compiled import Index, Matrix, pair_costs, relation, set_relation
 from dovetail.families.bestmatch.encode import Rows

@@ -25,13 +25,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.codes import HIGHEST, LOWEST, Codes, float_band, float_codes, int_band, order_codes
-from dovetail.compiling import njit
+from dovetail.columns.codes import HIGHEST, LOWEST, Codes, float_band, float_codes, int_band, order_codes
+from dovetail.columns.numba_cache import njit
+from dovetail.columns.segments import pack, unpack
+from dovetail.columns.spark_hash import cell_numbers
 from dovetail.families.bestmatch.compiled import Index
 from dovetail.families.bestmatch.encode import usable
 from dovetail.families.bestmatch.spec import Axis, BestSpec
-from dovetail.placement import cell_numbers
-from dovetail.segments import pack, unpack
 
 Mode = Literal["cuts", "slices", "spread"]
 Column: TypeAlias = "pa.Array[Any]"

@@ -12,8 +12,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.codes import HIGHEST, LOWEST
-from dovetail.compiling import njit
+from dovetail.columns.codes import HIGHEST, LOWEST
+from dovetail.columns.numba_cache import njit
 from dovetail.families.bestmatch.compiled import Index, Matrix, Sets, cost_of, grown, offer
 from dovetail.families.bestmatch.spec import (
     LEAST_FLOAT,

@@ -15,7 +15,8 @@ from typing import Any, Literal
 
 import pyarrow as pa
 
-from dovetail.codes import HIGHEST, LOWEST, Kind
+from dovetail.columns.codes import HIGHEST, LOWEST
+from dovetail.conditions.comparison import Kind
 from dovetail.errors import ArgumentError, check_partitions, choice, is_whole
 
 How = Literal["inner", "left", "right", "full"]

@@ -17,15 +17,15 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dovetail.codes import Codes, order_codes
+from dovetail.columns.codes import Codes, order_codes
+from dovetail.columns.hashing import row_hashes
+from dovetail.columns.sampling import DENSE, SPARSE, even_sample
+from dovetail.columns.segments import binary_column, blocks, concat, known_or_carried, packed_column
 from dovetail.families.bestmatch.compiled import Index
 from dovetail.families.bestmatch.encode import encode, given_costs, usable
 from dovetail.families.bestmatch.kernel import Work, best_of_pairs
 from dovetail.families.bestmatch.router import Routing, axis_codes, cut_axes, fit
 from dovetail.families.bestmatch.spec import BestSpec
-from dovetail.families.theta.stages import row_hashes
-from dovetail.sampling import DENSE, SPARSE, even_sample
-from dovetail.segments import binary_column, blocks, concat, known_or_carried, packed_column
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import TokenType
 
-from dovetail.sqltext import Item
+from dovetail.conditions.tokens import Item
 
 _PLAIN = {
     TokenType.COLUMN, TokenType.NUMBER, TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH,
@@ -30,7 +30,7 @@ def split_sum(items: list[Item], aliases: tuple[str, str]) -> Sum | None:
 
     Examples
     --------
-    >>> from dovetail.sqltext import read
+    >>> from dovetail.conditions.tokens import read
     >>> columns = {"R": ["cost"], "S": ["cost", "rate"]}
     >>> split_sum(read("R.cost * 2 - S.cost", columns), ("R", "S"))
     Sum(left='`R`.`cost` * 2', right='-(`S`.`cost`)')

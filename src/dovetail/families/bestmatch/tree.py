@@ -11,8 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.codes import HIGHEST
-from dovetail.compiling import njit
+from dovetail.columns.codes import HIGHEST
+from dovetail.columns.numba_cache import njit
 from dovetail.families.bestmatch.compiled import (
     LEAF,
     Index,

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from dovetail.codes import Mask
+from dovetail.columns.codes import Mask
+from dovetail.columns.segments import concat
 from dovetail.families.bestmatch.compiled import Index
 from dovetail.family import Changes
-from dovetail.segments import concat
 
 _OWN, _NUMBER = "own", "number"
 

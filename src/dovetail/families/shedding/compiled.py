@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.codes import Codes
-from dovetail.compiling import njit
+from dovetail.columns.codes import Codes
+from dovetail.columns.numba_cache import njit
 from dovetail.families.shedding.model import Floats
 from dovetail.families.window.compiled import first_from
 from dovetail.families.window.encode import Index

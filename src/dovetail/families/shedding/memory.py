@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from dovetail.columns.segments import concat
 from dovetail.families.shedding.learning import Learned
 from dovetail.families.shedding.model import Flags, Floats
 from dovetail.families.shedding.slices import Slices
@@ -22,7 +23,6 @@ from dovetail.families.window.pieces import Piece, Pile
 from dovetail.families.window.spec import WindowJoinSpec, time_codes
 from dovetail.families.window.state import Entry
 from dovetail.family import Changes
-from dovetail.segments import concat
 
 STAYS = 0.2
 """The part of the rows let go of that stays for shredding."""

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.compiling import njit
+from dovetail.columns.numba_cache import njit
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

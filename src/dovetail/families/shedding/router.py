@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from dovetail.families.shedding.kernel import BEGAN, MILLION
+from dovetail.families.shedding.stream import BEGAN, MILLION
 from dovetail.families.window.router import WindowRouter
 
 

@@ -10,8 +10,8 @@ import numpy as np
 from dovetail.families.shedding.compiled import extend_thinned
 from dovetail.families.shedding.model import Costs, Floats
 from dovetail.families.window.encode import Index
+from dovetail.families.window.kernel import Looks, Search
 from dovetail.families.window.pieces import Partial, Sorted, Way, moved
-from dovetail.families.window.search import Looks, Search
 
 Spans = Sequence[Sequence[tuple[int, int]]]
 """For each input the ranges of its time less the driving row's, ends included."""

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from dovetail.compiling import njit
+from dovetail.columns.numba_cache import njit
 from dovetail.errors import choice
 from dovetail.families.shedding.model import Flags, Floats, Ints, Model, direction, evaluated, priced
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.codes import Codes, Mask
-from dovetail.compiling import njit
+from dovetail.columns.codes import Codes, Mask
+from dovetail.columns.numba_cache import njit
 
 Index = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -395,25 +395,3 @@ def emit_grid(
 # --------------------------------------------------------------------------------------------------------------
 # Texts.
 # --------------------------------------------------------------------------------------------------------------
-
-
-@njit
-def text_hashes(offsets: Index, payload: npt.NDArray[np.uint8]) -> Index:  # pragma: no cover
-    """A hash of each text, byte by byte (FNV-1a)."""
-    out = np.empty(offsets.size - 1, dtype=np.int64)
-    for k in range(out.size):
-        total = np.uint64(0xCBF29CE484222325)
-        for at in range(offsets[k], offsets[k + 1]):
-            total = (total ^ np.uint64(payload[at])) * np.uint64(0x100000001B3)
-        out[k] = np.int64(total)
-    return out
-
-
-@njit
-def mix_into(total: Index, codes: Index) -> None:  # pragma: no cover
-    """Mix one more number into each row's hash (the finaliser of splitmix64)."""
-    for k in range(total.size):
-        mixed = np.uint64(total[k] ^ codes[k])
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        total[k] = np.int64(mixed ^ (mixed >> np.uint64(31)))

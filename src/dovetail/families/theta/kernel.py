@@ -29,53 +29,15 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.codes import HIGHEST, LOWEST, Codes, Mask
-from dovetail.dealing import dealt
+from dovetail.columns.codes import HIGHEST, LOWEST, Codes, Mask
+from dovetail.columns.encode import Boxes, Points
+from dovetail.columns.partition import dealt
 from dovetail.families.theta import compiled
 
 Index = npt.NDArray[np.int64]
 
 CHUNK = 1 << 18
 """Pairs per chunk of output: large enough to amortise a call, small enough to stay in the cache."""
-
-
-@dataclass(frozen=True)
-class Points:
-    """The left side: `coordinates` is (dimensions, rows); `group` numbers the equality keys."""
-
-    coordinates: Codes
-    group: Index | None = None
-
-    def __len__(self) -> int:
-        return int(self.coordinates.shape[1])
-
-    @property
-    def numbers(self) -> Index:
-        """Group numbers, 0 for all rows where there is no equality key."""
-        return np.zeros(len(self), dtype=np.int64) if self.group is None else self.group
-
-    def groups_with(self, boxes: Boxes) -> int:
-        """How many groups both sides have together."""
-        if self.group is None and boxes.group is None:
-            return 1
-        return 1 + int(max(self.numbers.max(initial=0), boxes.numbers.max(initial=0)))
-
-
-@dataclass(frozen=True)
-class Boxes:
-    """The right side: inclusive `low` and `high`, each (dimensions, rows); `group` as on the left."""
-
-    low: Codes
-    high: Codes
-    group: Index | None = None
-
-    def __len__(self) -> int:
-        return int(self.low.shape[1])
-
-    @property
-    def numbers(self) -> Index:
-        """Group numbers, 0 for all rows where there is no equality key."""
-        return np.zeros(len(self), dtype=np.int64) if self.group is None else self.group
 
 
 @dataclass

@@ -24,13 +24,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail import placement
-from dovetail.codes import HIGHEST, LOWEST, Codes, cuts_passed
-from dovetail.compiling import njit
-from dovetail.families.theta.encode import Keys, routing_boxes, routing_points
+from dovetail.columns import spark_hash
+from dovetail.columns.codes import HIGHEST, LOWEST, Codes, cuts_passed
+from dovetail.columns.encode import Keys, routing_boxes, routing_points
+from dovetail.columns.numba_cache import njit
+from dovetail.columns.segments import pack, unpack
+from dovetail.conditions.comparison import Step
 from dovetail.families.theta.kernel import Index
-from dovetail.families.theta.spec import Step
-from dovetail.segments import pack, unpack
 
 Mode = Literal["axis", "overlap", "spread"]
 
@@ -155,7 +155,7 @@ class Routing:
 
 def without_sample(step: Step, partitions: int) -> Routing:
     """A routing that knows nothing of the data: even slices of the key's hash, or points dealt at random."""
-    numbers = placement.cell_numbers(np.arange(partitions), partitions)
+    numbers = spark_hash.cell_numbers(np.arange(partitions), partitions)
     cost = np.ones(partitions)
     empty = np.empty(0, dtype=np.int64)
     if not step.equalities:
@@ -229,7 +229,7 @@ def _fitted(mode: Mode, axes: tuple[int, ...], points: Sample, boxes: Sample, ce
     around = _loads(box_first + 1, box_last - 1, _weights(boxes), count)
     whole = around * _loads(first, first, _weights(points), count)
     cost = left + right + 0.5 * whole
-    numbers = placement.cell_numbers(placement.balance(cost, partitions), partitions)
+    numbers = spark_hash.cell_numbers(spark_hash.balance(cost, partitions), partitions)
     return Routing(mode, axes, bounds, numbers, cost)
 
 

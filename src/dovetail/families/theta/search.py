@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dovetail.codes import Mask
+from dovetail.columns.codes import Mask
+from dovetail.columns.encode import Boxes, Keys, Points, encode, routing_points, usable
+from dovetail.conditions.comparison import Step
 from dovetail.families.theta import kernel
-from dovetail.families.theta.cross import cross_pairs
-from dovetail.families.theta.encode import Keys, encode, routing_points, usable
-from dovetail.families.theta.kernel import Boxes, Counters, Index, Points
-from dovetail.families.theta.papers import end_codes, layout_of, partition_axis
-from dovetail.families.theta.spec import Options, Step
+from dovetail.families.theta.kernel import Counters, Index
+from dovetail.families.theta.paper.cross import cross_pairs
+from dovetail.families.theta.paper.routing import end_codes, layout_of, partition_axis
+from dovetail.families.theta.spec import Options
 
 
 def search(
@@ -21,7 +22,7 @@ def search(
     """Matching (point row, box row) pairs of two sides that lie in memory whole.
 
     The paper's algorithms partition the rows first and form the products of what survives; rows that already come
-    from one surviving pair are for :func:`~dovetail.families.theta.cross.cross_pairs` itself.
+    from one surviving pair are for :func:`~dovetail.families.theta.paper.cross.cross_pairs` itself.
     """
     point_rows, box_rows = np.flatnonzero(usable(point_keys)), np.flatnonzero(usable(box_keys))
     point_keys, box_keys = _taken(point_keys, point_rows), _taken(box_keys, box_rows)

@@ -15,32 +15,25 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.codes import Codes, order_codes, valid_mask
-from dovetail.dealing import dealt, dealt_rows
-from dovetail.families.theta.compiled import mix_into, text_hashes
-from dovetail.families.theta.encode import Keys, routing_boxes, routing_points, usable, usable_rows
+from dovetail.columns.codes import Codes, order_codes
+from dovetail.columns.encode import Keys, routing_boxes, routing_points, usable, usable_rows
+from dovetail.columns.hashing import row_hashes
+from dovetail.columns.layout import Source
+from dovetail.columns.partition import dealt, dealt_rows
+from dovetail.columns.sampling import even_sample
+from dovetail.columns.segments import binary_column, blocks, concat, known_or_carried, packed_column, unpack
+from dovetail.conditions.comparison import Step
 from dovetail.families.theta.kernel import Index
-from dovetail.families.theta.papers import PairRouting, end_codes, partition_axis
+from dovetail.families.theta.paper.routing import PairRouting, end_codes, partition_axis
 from dovetail.families.theta.router import Routing, Sample, fit
-from dovetail.families.theta.spec import Options, Step
-from dovetail.sampling import even_sample
-from dovetail.segments import binary_column, blocks, concat, known_or_carried, packed_column, unpack
+from dovetail.families.theta.spec import Options
 
 POINTS, BOXES = 0, 1
-
-
-@dataclass(frozen=True)
-class Source:
-    """A key that need not travel: a payload column, or one of type double moved by a number."""
-
-    column: int
-    shift: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -228,37 +221,3 @@ class RouteStage(Stage):
             return rows, cells
         homes = row_hashes(block.take(stray), first) % routing.cells
         return np.concatenate([rows, stray]), np.concatenate([cells, homes])
-
-
-def row_hashes(block: pa.RecordBatch, payload: int) -> Index:
-    """A hash of each row's own content.
-
-    It decides where a row of a frequent value goes, so it must not depend on the order in which rows arrive: a
-    task that Spark runs again may see them in another.
-    """
-    total = np.zeros(block.num_rows, dtype=np.int64)
-    for column in block.columns[:payload]:
-        mix_into(total, _content(column))
-    return total
-
-
-def _content(column: pa.Array[Any]) -> Index:
-    kind = column.type
-    if (
-        pa.types.is_string(kind)
-        or pa.types.is_binary(kind)
-        or pa.types.is_large_string(kind)
-        or pa.types.is_large_binary(kind)
-    ):
-        wide = column.cast(pa.large_binary())
-        _, ends, data = wide.buffers()
-        offsets = np.frombuffer(memoryview(ends or b""), dtype=np.int64)[wide.offset : wide.offset + len(wide) + 1]
-        codes = text_hashes(offsets, np.frombuffer(memoryview(data or b""), dtype=np.uint8))
-    elif pa.types.is_floating(kind) and kind.bit_width in (32, 64):
-        codes = order_codes(column, "float32" if kind.bit_width == 32 else "float64")
-    elif pa.types.is_primitive(kind) or pa.types.is_decimal128(kind):
-        codes = order_codes(column, "int")
-    else:
-        return np.zeros(len(column), dtype=np.int64)
-    # What lies in the buffer under a NULL is nobody's business, least of all a hash's.
-    return codes if column.null_count == 0 else np.where(valid_mask(column), codes, 0)

@@ -13,10 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.codes import Codes, Kind, Mask, order_codes, valid_mask
-from dovetail.compiling import njit
-from dovetail.families.theta.encode import Keys, box_range
-from dovetail.families.theta.stages import row_hashes
+from dovetail.columns.codes import Codes, Mask, order_codes, valid_mask
+from dovetail.columns.encode import Keys, box_range
+from dovetail.columns.hashing import row_hashes
+from dovetail.columns.numba_cache import njit
+from dovetail.conditions.comparison import Kind
 from dovetail.families.window.spec import WindowJoinSpec, time_codes
 
 Index: TypeAlias = npt.NDArray[np.int64]

@@ -16,9 +16,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from dovetail.conditions.durations import duration
 from dovetail.errors import ArgumentError, listing, unknown_alias
 from dovetail.families.window.rows import Windows
-from dovetail.windows import duration
 
 Length: TypeAlias = str | timedelta | int
 Bounds = dict[tuple[int, int], tuple[int, int]]

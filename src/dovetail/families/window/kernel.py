@@ -1,356 +1,200 @@
-"""A cell of a window join: rows come in, matches and closed rows go out, old rows go.
-
-The same kernel serves streams and batch, where all rows come at once and nothing is remembered.
-
-*Watermarks.*  Each input has its own: the largest time seen of it, in any cell, less the delay its rows may have.  Rows
-below it are late and dropped.  An input that the others have left behind by more than ``idle`` is taken to be silent,
-and its watermark follows them at that distance.
-
-*Removal.*  A row goes when it lies before every other input's watermark by more than their window: no row that is
-still to come can match it.  A window to one of the others alone is not enough, since a later row of one input may
-complete a match with earlier rows of another.
-"""
+"""Finding matches: partial matches grow by one input at a time, through an index of time within keys or values."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
-import pyarrow as pa
 
-from dovetail.codes import Mask
-from dovetail.families.window import papers
-from dovetail.families.window.encode import Index, usable_rows
-from dovetail.families.window.pieces import Partial, Piece, Pile
-from dovetail.families.window.rows import Condition, Side
-from dovetail.families.window.search import CHUNK, Search
-from dovetail.families.window.spec import WindowJoinSpec, time_codes
-from dovetail.families.window.state import Entry, Memory
+from dovetail.columns.codes import Codes
+from dovetail.families.window.compiled import extend
+from dovetail.families.window.encode import Index, buckets, code_values
+from dovetail.families.window.pieces import Partial, Pile, Sorted, Way, bucket_width, is_band, moved
+from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.families.window.verdict import verdict
-from dovetail.family import Changes
-from dovetail.segments import concat
 
-TOP = b"top"
-"""Metadata of a segment without rows: the largest time of an input that a packing task has seen."""
-
-NEVER = 1 << 63  # one more than the last time that there is
+CHUNK = 1 << 18
+"""Matches found at a time."""
+BLOCK = 1 << 16
+"""Partial matches that grow at a time: what one level of a join holds in memory."""
 
 
-def metric_names(aliases: Sequence[str]) -> tuple[str, ...]:
-    """The counters of a cell, in the order in which they leave it."""
-    totals = ("rows", "results", "candidates", "comparisons", "kernel_us", "cells")
-    each = ("held_rows", "state_bytes", "evicted", "late")
-    return (*totals, *(f"{name}_{alias}" for name in each for alias in aliases))
+class Looks(NamedTuple):
+    """Where partial matches look into one piece, and what its rows and theirs have to agree on."""
 
-
-Owners: TypeAlias = "list[list[Entry | None]]"
-"""For each input the segments that its pile consists of, None for its new rows."""
-Found: TypeAlias = "tuple[list[Pile], Partial, Owners]"
-
-
-@dataclass
-class Fresh:
-    """New rows of one input: a piece, and which of its rows have matched."""
-
-    piece: Piece
-    matched: Mask
+    first_slot: Codes
+    last_slot: Codes
+    earliest: Index
+    latest: Index
+    row_low: Codes
+    row_high: Codes
+    partial_low: Codes
+    partial_high: Codes
 
 
 @dataclass
-class WindowJoinKernel:
-    """The kernel of one cell; see :class:`dovetail.family.StreamKernel`."""
+class Search:
+    """One search for matches among piles; `compared` counts rows that were looked at."""
 
     spec: WindowJoinSpec
-    counters: dict[str, int] = field(default_factory=dict)
+    piles: list[Pile]
+    compared: int = 0
 
-    def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
-        """Take up the state.  The watermarks are the kernel's own, so Spark's is not used."""
-        self.counters = dict.fromkeys(metric_names(self.spec.aliases), 0)
-        self.counters["cells"] = 1
-        self._memory = Memory.load(self.spec, state)
-        self._before = self._watermarks(self._memory.tops)
-        self._arrived: list[list[pa.RecordBatch]] = [[] for _ in self.spec.aliases]
-        self._stray: list[list[pa.RecordBatch]] = [[] for _ in self.spec.aliases]
-        self._order: list[tuple[int, int]] = []
-        self._tops: list[int | None] = list(self._memory.tops)
-        self._ended = False
-
-    def push(self, side: int, rows: pa.RecordBatch) -> None:
-        """Take in new rows, or the news of how far an input has come."""
-        metadata = rows.schema.metadata or {}
-        if TOP in metadata:
-            self._see(side, int(metadata[TOP]))
+    def matches(self, start: int, rows: Index | None = None) -> Iterator[Partial]:
+        """Matches of all inputs, beginning with every row of the pile `start`, or with some of them."""
+        pile = self.piles[start]
+        if any(other.size == 0 for other in self.piles):
             return
-        self.counters["rows"] += rows.num_rows
-        usable = usable_rows(self.spec, side, rows)
-        if not usable.all():
-            if side in self.spec.preserved:
-                self._stray[side].append(rows.filter(pa.array(~usable)))
-            rows = rows.filter(pa.array(usable))
-        times = time_codes(rows.column(self.spec.times[side]))
-        late = times < self._before[side]
-        if late.any():
-            self.counters[f"late_{self.spec.aliases[side]}"] += int(late.sum())
-            rows = rows.filter(pa.array(~late))
-        if rows.num_rows:
-            self._arrived[side].append(rows)
-            self._order.append((side, rows.num_rows))
+        # Neighbours in key and time look up neighbours: in that order searches stay within a cache's reach.
+        if rows is None:
+            order = np.lexsort((pile.times, pile.group))
+        else:
+            order = rows[np.lexsort((pile.times[rows], pile.group[rows]))]
+        for begin in range(0, order.size, BLOCK):
+            yield from self._grown({start: order[begin : begin + BLOCK]})
 
-    def end(self) -> None:
-        """Nothing more comes: every window closes."""
-        self._ended = True
+    def _grown(self, partial: Partial) -> Iterator[Partial]:
+        if len(partial) == len(self.piles):
+            kept = self._checked(partial)
+            if next(iter(kept.values())).size:
+                yield kept
+            return
+        side, way, via = self.next_input(tuple(partial))
+        for found in self._extended(partial, side, way, via):
+            size = next(iter(found.values())).size
+            for begin in range(0, size, BLOCK):
+                yield from self._grown({s: rows[begin : begin + BLOCK] for s, rows in found.items()})
 
-    def results(self) -> Iterator[pa.RecordBatch]:
-        """Matches that need a new row, then the rows whose windows have closed."""
-        began = time.perf_counter_ns()
-        fresh = [self._fresh(side) for side in self.spec.sides]
-        held = [[e for e in self._memory.entries if e.side == side] for side in self.spec.sides]
-        for piles, matches, owners in self._found(fresh, held):
-            self.counters["candidates"] += next(iter(matches.values())).size
-            out = self._emit(piles, matches, owners, fresh)
-            if out is not None:
-                self.counters["kernel_us"] += (time.perf_counter_ns() - began) // 1000
-                yield self._counted(out)
-                began = time.perf_counter_ns()
-        for out in self._closed(fresh, held):
-            yield self._counted(out)
-        self._store(fresh)
-        self.counters["kernel_us"] += (time.perf_counter_ns() - began) // 1000
+    def next_input(self, chosen: tuple[int, ...]) -> tuple[int, Way, int]:
+        """The input to look up next, how, and from which of those chosen: equality before band before time alone.
 
-    def changes(self) -> Changes:
-        """What to store and what to forget."""
-        memory = self._memory
-        memory.tops = self._tops
-        for entry in memory.entries:
-            alias = self.spec.aliases[entry.side]
-            self.counters[f"held_rows_{alias}"] += entry.rows
-            self.counters[f"state_bytes_{alias}"] += entry.size
-        return memory.finish()
-
-    def wake_at(self) -> None:
-        """Every cell hears of every micro-batch, so none asks to be woken."""
-        return
-
-    # ----------------------------------------------------------------------------------------------------------
-    # Time
-    # ----------------------------------------------------------------------------------------------------------
-
-    def _see(self, side: int, top: int) -> None:
-        known = self._tops[side]
-        self._tops[side] = top if known is None else max(known, top)
-
-    def _watermarks(self, tops: Sequence[int | None]) -> list[int]:
-        """For each input the earliest time that is not late."""
-        lowest = np.iinfo(np.int64).min
-        marks = [
-            lowest if top is None else max(lowest, top - delay)
-            for top, delay in zip(tops, self.spec.delays or [0] * len(tops), strict=True)
-        ]
-        seen = [top for top in tops if top is not None]
-        if self.spec.idle is not None and seen:
-            marks = [max(mark, max(seen) - self.spec.idle) for mark in marks]
-        return [int(mark) for mark in marks]
-
-    def _closing(self) -> list[int]:
-        """For each input the time before which its rows can match nothing that is still to come."""
-        if self._ended:
-            return [NEVER] * len(self.spec.aliases)
-        return self._closed_by(self._watermarks(self._tops))
-
-    def _closed_by(self, marks: list[int]) -> list[int]:
+        Among equals the one with the fewest rows within its window goes first.
+        """
         hull = self.spec.hull
-        return [
-            min(max(-NEVER, marks[other] - int(hull[side, other, 1])) for other in self.spec.sides if other != side)
-            for side in self.spec.sides
-        ]
-
-    # ----------------------------------------------------------------------------------------------------------
-    # Matches
-    # ----------------------------------------------------------------------------------------------------------
-
-    def _fresh(self, side: int) -> Fresh | None:
-        if not self._arrived[side]:
-            return None
-        rows = concat([part.replace_schema_metadata(None) for part in self._arrived[side]])
-        return Fresh(Piece(self.spec, side, rows), np.zeros(rows.num_rows, dtype=np.bool_))
-
-    def _found(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[Found]:
-        """Matches that need a new row."""
-        return self._indexed(fresh, held) if self.spec.options.algorithm == "auto" else self._published(fresh, held)
-
-    def _indexed(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[Found]:
-        for turn, piles, owners in self._turns(fresh, held):
-            search = Search(self.spec, piles)
-            for matches in search.matches(turn):
-                yield piles, matches, owners
-            self.counters["comparisons"] += search.compared
-
-    def _turns(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[tuple[int, list[Pile], Owners]]:
-        """What meets: new rows of one input, all that was there of the others, and new rows of inputs before it."""
-        for turn in self.spec.sides:
-            if fresh[turn] is None:
+        options = []
+        for side in self.spec.sides:
+            if side in chosen:
                 continue
-            owners: Owners = []
-            for side in self.spec.sides:
-                old: list[Entry | None] = [] if side == turn else list(held[side])
-                new: list[Entry | None] = [None] if fresh[side] is not None and side <= turn else []
-                owners.append(old + new)
-            if not all(owners):
-                continue
-            yield turn, [self._pile(owner, fresh[side]) for side, owner in enumerate(owners)], owners
+            rank, way, via = self._best_way(side, chosen)
+            within = min(float(hull[other, side, 1]) - float(hull[other, side, 0]) for other in chosen)
+            pile = self.piles[side]
+            span = max(1.0, float(pile.times.max()) - float(pile.times.min())) if pile.size else 1.0
+            options.append((rank, pile.size * min(1.0, within / span), side, way, via))
+        _, _, side, way, via = min(options)
+        return side, way, via
 
-    def _pile(self, owners: list[Entry | None], fresh: Fresh | None) -> Pile:
-        pieces = []
-        for entry in owners:
-            if entry is not None:
-                pieces.append(self._memory.piece(entry))
-            elif fresh is not None:
-                pieces.append(fresh.piece)
-        return Pile(pieces)
+    def _best_way(self, side: int, chosen: tuple[int, ...]) -> tuple[int, Way, int]:
+        if self.spec.classes:
+            return 0, ("group", 0), chosen[0]
+        for at, equality in enumerate(self.spec.equalities):
+            if side in equality.sides:
+                other = equality.sides[1 - equality.sides.index(side)]
+                if other in chosen:
+                    return 1, ("equality", at), other
+        for at, comparison in enumerate(self.spec.comparisons):
+            pair = (comparison.point_side, comparison.box_side)
+            if is_band(comparison) and side in pair:
+                other = pair[1 - pair.index(side)]
+                if other in chosen:
+                    return 2, ("bucket", at), other
+        return 3, ("time", 0), chosen[0]
 
-    def _published(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[Found]:
-        """Matches by one of the paper's algorithms."""
-        owners: Owners = [[*held[side], *([None] if fresh[side] is not None else [])] for side in self.spec.sides]
-        if not all(owners) or not any(fresh):
-            return
-        piles = [self._pile(owner, fresh[side]) for side, owner in enumerate(owners)]
-        counts = np.array([sum(entry.rows for entry in entries) for entries in held], dtype=np.int64)
-        order = np.concatenate([np.full(count, side, dtype=np.int32) for side, count in self._order])
-        windows = self.spec.graph.alternatives
-        found, counted = papers.find(
-            self.spec.options.algorithm, self.spec.options.approach,
-            [Side(pile.times, pile.group) for pile in piles], self._conditions(piles),
-            windows if len(windows) > 1 else windows[0], order, counts,
-        )  # fmt: skip
-        self.counters["comparisons"] += counted["comparisons"]
-        matches = dict(enumerate(found))
-        kept = verdict(self.spec, piles, matches)
-        if kept is not None:
-            matches = {side: rows[kept] for side, rows in matches.items()}
-        for begin in range(0, matches[0].size, CHUNK):
-            yield piles, {side: rows[begin : begin + CHUNK] for side, rows in matches.items()}, owners
+    def _extended(self, partial: Partial, side: int, way: Way, via: int) -> Iterator[Partial]:
+        size = partial[via].size
+        checks = self._checks(side, tuple(partial), way)
+        partial_low = np.empty((len(checks), size), dtype=np.int64)
+        partial_high = np.empty_like(partial_low)
+        for c, (condition, other) in enumerate(checks):
+            low, high = self.piles[other].ranges(condition)
+            partial_low[c], partial_high[c] = low[partial[other]], high[partial[other]]
+        for earliest, latest in self.time_ranges(partial, side):
+            begin, end = earliest.min(initial=np.iinfo(np.int64).max), latest.max(initial=np.iinfo(np.int64).min)
+            for start, piece in zip(self.piles[side].starts[:-1].tolist(), self.piles[side].pieces, strict=True):
+                if piece.size == 0 or piece.span[0] > end or piece.span[1] < begin:
+                    continue
+                index = piece.sorted(way)
+                first, last = self._slots(way, partial, via, index.reach)
+                rows = index.ranges(piece, tuple(condition for condition, _ in checks))
+                looks = Looks(first, last, earliest, latest, *rows, partial_low, partial_high)
+                for at, found in self.walk(len(partial), index, looks):
+                    if at.size:
+                        yield {**{s: r[at] for s, r in partial.items()}, side: found + start}
 
-    def _conditions(self, piles: list[Pile]) -> list[Condition]:
-        """Everything beyond the group and the windows, as the paper's algorithms take it."""
+    def time_ranges(self, partial: Partial, side: int) -> Iterator[tuple[Index, Index]]:
+        """The earliest and the latest time that each partial match looks for, once for every range of times."""
+        hull = self.spec.hull
+        size = next(iter(partial.values())).size
+        earliest, latest = np.full(size, np.iinfo(np.int64).min), np.full(size, np.iinfo(np.int64).max)
+        for other, rows in partial.items():
+            times = self.piles[other].times[rows]
+            np.maximum(earliest, moved(times, int(hull[other, side, 0])), out=earliest)
+            np.minimum(latest, moved(times, int(hull[other, side, 1])), out=latest)
+        yield earliest, latest
+
+    def walk(self, level: int, index: Sorted, looks: Looks) -> Iterator[tuple[Index, Index]]:
+        """Partial matches and the rows of a piece that extend them; `level` inputs are matched so far."""
+        state = np.array([0, 0, -1, 0], dtype=np.int64)
+        while state[0] < looks.earliest.size:
+            at, rows, compared = extend(state, index.slots, index.times, index.order, *looks, CHUNK)
+            self.tally(level, compared)
+            yield at, rows
+
+    def tally(self, level: int, compared: int) -> None:
+        """Count rows that partial matches of `level` inputs were compared with."""
+        self.compared += compared
+
+    def _slots(self, way: Way, partial: Partial, via: int, reach: float) -> tuple[Codes, Codes]:
+        """The first and the last slot in which each partial match looks."""
+        kind, at = way
+        pile, rows = self.piles[via], partial[via]
+        if kind == "group":
+            slots = pile.group[rows]
+            return slots, slots
+        if kind == "equality":
+            slots = pile.ranges(("e", at))[0][rows]
+            return slots, slots
+        if kind == "bucket":
+            comparison = self.spec.comparisons[at]
+            low, high = (code_values(codes[rows], comparison.axis.kind) for codes in pile.ranges(("c", at)))
+            width = bucket_width(comparison)
+            if via == comparison.point_side:
+                # Ranges that hold the point begin at most the widest range below it.
+                with np.errstate(invalid="ignore"):
+                    low = np.nextafter(low - reach, -np.inf)
+            first, last = buckets(low, width), buckets(high, width)
+            # An empty range holds nothing, whatever its ends become as floats.
+            codes_low, codes_high = (codes[rows] for codes in pile.ranges(("c", at)))
+            return first, np.where(codes_low > codes_high, np.iinfo(np.int64).min, last)
+        none = np.zeros(rows.size, dtype=np.int64)
+        return none, none
+
+    def _checks(self, side: int, chosen: tuple[int, ...], way: Way) -> list[tuple[tuple[str, int], int]]:
+        """Conditions between `side` and the chosen inputs that the way of looking up does not settle."""
         spec = self.spec
-        found: list[Condition] = []
-
-        def equal(one: int, other: int, what: tuple[str, int]) -> None:
-            low, high = piles[other].ranges(what)
-            found.append(Condition(one, other, piles[one].ranges(what)[0], low, high))
-
-        if len(spec.classes) > 1:
-            for at in range(len(spec.classes)):
-                for side in spec.sides[1:]:
-                    equal(0, side, ("q", at))
+        checks: list[tuple[tuple[str, int], int]] = []
+        if not (way[0] == "group" and len(spec.classes) == 1):
+            checks += [(("q", at), chosen[0]) for at in range(len(spec.classes))]
         if spec.grid is not None:
-            for side in spec.sides[1:]:
-                equal(0, side, ("s", 0))
+            checks.append((("s", 0), chosen[0]))
         for at, equality in enumerate(spec.equalities):
-            equal(*equality.sides, ("e", at))
+            if side in equality.sides and way != ("equality", at):
+                other = equality.sides[1 - equality.sides.index(side)]
+                if other in chosen:
+                    checks.append((("e", at), other))
         for at, comparison in enumerate(spec.comparisons):
-            if comparison.axis.kind != "rank":
-                low, high = piles[comparison.box_side].ranges(("c", at))
-                point = piles[comparison.point_side].ranges(("c", at))[0]
-                found.append(Condition(comparison.point_side, comparison.box_side, point, low, high))
-        return found
+            pair = (comparison.point_side, comparison.box_side)
+            if side in pair and comparison.axis.kind != "rank":
+                other = pair[1 - pair.index(side)]
+                if other in chosen:
+                    checks.append((("c", at), other))
+        return checks
 
-    # ----------------------------------------------------------------------------------------------------------
-    # Output
-    # ----------------------------------------------------------------------------------------------------------
+    def _checked(self, partial: Partial) -> Partial:
+        """Matches that pass what only whole matches, or the values themselves, can tell."""
+        kept = verdict(self.spec, self.piles, partial)
+        return partial if kept is None else {side: rows[kept] for side, rows in partial.items()}
 
-    def _counted(self, out: pa.RecordBatch) -> pa.RecordBatch:
-        self.counters["results"] += out.num_rows
-        return out
 
-    def _emit(
-        self, piles: list[Pile], matches: Partial, owners: Owners, fresh: list[Fresh | None]
-    ) -> pa.RecordBatch | None:
-        """Output rows of matches; marks rows whose first match counts."""
-        how = self.spec.options.how
-        new: Index | None = None
-        for side in self.spec.flagged:
-            rows = matches[side]
-            hit = np.zeros(piles[side].size, dtype=np.bool_)
-            hit[rows] = True
-            known = self._flags(piles[side], owners[side], fresh[side])
-            if how == "semi":
-                new = np.flatnonzero(hit & ~known)
-            self._mark(piles[side], owners[side], fresh[side], hit)
-        if how == "anti":
-            return None
-        if how == "semi":
-            assert new is not None
-            return self._rows({0: piles[0].take(range(self.spec.payload[0]), new)}, new.size) if new.size else None
-        count = matches[0].size
-        parts = {s: piles[s].take(range(self.spec.payload[s]), matches[s]) for s in self.spec.sides}
-        return self._rows(parts, count)
-
-    def _flags(self, pile: Pile, owners: list[Entry | None], fresh: Fresh | None) -> Mask:
-        flags = []
-        for entry in owners:
-            if entry is not None:
-                flags.append(self._memory.matched(entry))
-            elif fresh is not None:
-                flags.append(fresh.matched)
-        return np.concatenate(flags)
-
-    def _mark(self, pile: Pile, owners: list[Entry | None], fresh: Fresh | None, hit: Mask) -> None:
-        for entry, begin, end in zip(owners, pile.starts[:-1], pile.starts[1:], strict=True):
-            if entry is not None:
-                self._memory.mark(entry, hit[begin:end])
-            elif fresh is not None:
-                fresh.matched |= hit[begin:end]
-
-    def _rows(self, parts: dict[int, pa.RecordBatch], count: int) -> pa.RecordBatch:
-        """Output rows: the payload of every input, NULL for inputs that `parts` lacks."""
-        columns: list[pa.Array[Any]] = []
-        for side in self.spec.emitted:
-            if side in parts:
-                columns += parts[side].columns
-            else:
-                columns += [pa.nulls(count, kind) for kind in self.spec.types[side]]  # type: ignore[call-overload]
-        if self.spec.options.how in ("left", "right", "full"):
-            columns += [pa.array(np.full(count, side in parts)) for side in self.spec.emitted]
-        return pa.RecordBatch.from_arrays(columns, names=self.spec.output_names())
-
-    def _closed(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[pa.RecordBatch]:
-        """Rows without a match that can no longer get one, each once."""
-        # What the last call closed, it reported.
-        before, after = self._closed_by(self._before), self._closing()
-        for side in self.spec.preserved:
-            payload = range(self.spec.payload[side])
-            lonely = [part.select(payload) for part in self._stray[side]]
-            for entry in held[side]:
-                if entry.last >= before[side] and entry.first < after[side]:
-                    times = self._memory.piece(entry).codes.times
-                    due = (times >= before[side]) & (times < after[side]) & ~self._memory.matched(entry)
-                    lonely.append(self._memory.piece(entry).rows.select(payload).filter(pa.array(due)))
-            new = fresh[side]
-            if new is not None:
-                due = (new.piece.codes.times < after[side]) & ~new.matched
-                lonely.append(new.piece.rows.select(payload).filter(pa.array(due)))
-            for part in lonely:
-                if part.num_rows:
-                    yield self._rows({side: part}, part.num_rows)
-
-    def _store(self, fresh: list[Fresh | None]) -> None:
-        """Let go of rows that can match nothing more, and remember the new ones that still can."""
-        alive = self._closing()
-        memory = self._memory
-        for entry in [entry for entry in memory.entries if entry.last < alive[entry.side]]:
-            memory.forget(entry)
-            self.counters[f"evicted_{self.spec.aliases[entry.side]}"] += entry.rows
-        for side, new in enumerate(fresh):
-            if new is None:
-                continue
-            times = new.piece.codes.times
-            kept = np.flatnonzero(times >= alive[side])
-            self.counters[f"evicted_{self.spec.aliases[side]}"] += times.size - kept.size
-            matched = new.matched[kept] if side in self.spec.flagged else None
-            memory.add(side, new.piece.rows.take(kept), times[kept], matched)
-        for side, removed in enumerate(memory.merge(alive)):
-            self.counters[f"evicted_{self.spec.aliases[side]}"] += removed
+__all__ = ["BLOCK", "CHUNK", "Looks", "Search"]

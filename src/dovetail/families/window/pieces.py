@@ -14,10 +14,10 @@ from typing import TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from dovetail.codes import Codes
+from dovetail.columns.codes import Codes
+from dovetail.columns.segments import concat
 from dovetail.families.window.encode import Encoded, Index, buckets, code_values, encode_rows
 from dovetail.families.window.spec import PairComparison, WindowJoinSpec
-from dovetail.segments import concat
 
 Partial: TypeAlias = "dict[int, Index]"
 Way = tuple[str, int]

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dovetail.codes import Kind, order_codes, valid_mask
-from dovetail.families.theta.stages import row_hashes
+from dovetail.columns.codes import order_codes, valid_mask
+from dovetail.columns.hashing import row_hashes
+from dovetail.conditions.comparison import Kind
 from dovetail.families.window.encode import (
     SLICE,
     Index,
@@ -26,9 +27,9 @@ from dovetail.families.window.encode import (
     usable_rows,
 )
 from dovetail.families.window.graph import Graph
-from dovetail.families.window.kernel import TOP
 from dovetail.families.window.pieces import bucket_width, is_band, moved
 from dovetail.families.window.spec import Conditions, Grid, How, PairComparison, WindowJoinSpec, time_codes
+from dovetail.families.window.stream import TOP
 
 COARSE = 64
 """Slices of time are so many windows long: one row in 64 or so is copied."""

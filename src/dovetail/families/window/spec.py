@@ -11,13 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.codes import Kind
+from dovetail.columns.spark_hash import placed
+from dovetail.conditions.comparison import Axis, Comparison, Edge, Key, KeyType, Kind, build_step
+from dovetail.conditions.forms import Equality
 from dovetail.errors import ArgumentError, check_partitions, choice
-from dovetail.families.theta.spec import Axis, Comparison, Edge, Key, KeyType, build_step
 from dovetail.families.window.graph import Graph
 from dovetail.families.window.rows import Windows
-from dovetail.placement import placed
-from dovetail.predicates import Equality
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
 Algorithm = Literal["auto", "nested", "hash", "merge"]

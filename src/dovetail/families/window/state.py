@@ -17,12 +17,12 @@ from itertools import pairwise
 import numpy as np
 import pyarrow as pa
 
-from dovetail.codes import Mask
+from dovetail.columns.codes import Mask
+from dovetail.columns.segments import concat
 from dovetail.families.window.encode import Index
 from dovetail.families.window.pieces import Piece
 from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.family import Changes
-from dovetail.segments import concat
 
 HEAD = "head"
 SHELF_BYTES = 256 << 20

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.codes import Mask, joint_codes
+from dovetail.columns.codes import Mask, joint_codes
 from dovetail.families.window.encode import Index
 from dovetail.families.window.pieces import Partial, Pile
 from dovetail.families.window.spec import PairComparison, WindowJoinSpec

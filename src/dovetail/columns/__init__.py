@@ -1,0 +1,1 @@
+"""Rows while they travel: columns as codes, segments, structs and cells."""

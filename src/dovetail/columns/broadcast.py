@@ -1,0 +1,42 @@
+"""The small side of a broadcast join: packed into one value that travels with the rows of the other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from dovetail.columns.segments import binary_column, blocks, carried, concat, pack, unpack
+
+
+def beside_blocks(
+    batches: Iterable[pa.RecordBatch], *, packed: bool
+) -> Iterator[tuple[pa.RecordBatch, pa.BinaryScalar]]:
+    """Blocks of rows, each with the value that holds the whole of the small side."""
+    if packed:
+        for batch in batches:
+            for at in range(batch.num_rows):
+                yield unpack(batch.column(0)[at].as_buffer()), batch.column(1)[at]
+        return
+    value, rest = carried(batches)
+    if value is not None:
+        for block in blocks(rest):
+            yield block, value
+
+
+@dataclass(frozen=True)
+class PackStage:
+    """Rows in, segments out: all rows in one for the small side of :class:`BesideStage`, blocks for a stream."""
+
+    whole: bool = True
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once a task."""
+        if not self.whole:
+            for block in blocks(batches):
+                yield pa.RecordBatch.from_arrays([binary_column([pack(block)])], names=["segment"])
+            return
+        held = list(batches)
+        if held:
+            yield pa.RecordBatch.from_arrays([binary_column([pack(concat(held))])], names=["segment"])

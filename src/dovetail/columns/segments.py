@@ -1,0 +1,188 @@
+"""Segments: rows packed into Arrow IPC, the form in which they travel through Spark.
+
+A shuffle, a state store or a stateful operator then moves a few large binary values instead of many rows.  A
+segment carries its own schema, so whoever opens it needs to know nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+BLOCK_ROWS = 1 << 20
+BLOCK_BYTES = 128 << 20
+"""How much a packer gathers before it cuts segments: fewer, larger segments against the memory they take."""
+
+
+def pack(rows: pa.RecordBatch | pa.Table) -> pa.Buffer:
+    """Rows as one Arrow IPC stream.
+
+    Examples
+    --------
+    >>> batch = pa.RecordBatch.from_pydict({"x": [1, 2, 3]})
+    >>> unpack(pack(batch)).column("x").to_pylist()
+    [1, 2, 3]
+    """
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as writer:
+        writer.write(rows)
+    return sink.getvalue()
+
+
+def binary_column(buffers: Sequence[pa.Buffer]) -> pa.Array[Any]:
+    """Segments as a binary column, with one copy of their bytes.
+
+    Examples
+    --------
+    >>> binary_column([pa.py_buffer(b"ab"), pa.py_buffer(b"c")]).to_pylist()
+    [b'ab', b'c']
+    """
+    offsets = np.zeros(len(buffers) + 1, dtype=np.int32)
+    np.cumsum([buffer.size for buffer in buffers], out=offsets[1:])
+    data = pa.py_buffer(b"".join(buffers))
+    return pa.Array.from_buffers(pa.binary(), len(buffers), [None, pa.py_buffer(offsets.tobytes()), data])
+
+
+def unpack(buffer: pa.Buffer | bytes | memoryview) -> pa.RecordBatch:
+    """The rows of a segment; fixed-width columns are views into the buffer."""
+    with pa.ipc.open_stream(buffer) as reader:  # type: ignore[arg-type]
+        return one_batch(pa.Table.from_batches(list(reader), reader.schema))
+
+
+def one_batch(table: pa.Table) -> pa.RecordBatch:
+    """A table as a single batch, empty tables included."""
+    combined = table.combine_chunks()
+    if combined.num_rows == 0:
+        return pa.RecordBatch.from_arrays(
+            [pa.array([], type=field.type) for field in combined.schema], schema=combined.schema
+        )
+    return pa.RecordBatch.from_arrays([_one_chunk(column) for column in combined.columns], schema=combined.schema)
+
+
+def _one_chunk(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
+    """A column as one array.  Texts beyond 2 GiB cannot be: then Arrow raises, where a first chunk would lose rows."""
+    chunks: list[pa.Array[Any]] = column.chunks
+    return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
+
+
+def concat(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
+    """Several batches of one schema as one."""
+    return one_batch(pa.Table.from_batches(batches))
+
+
+def picked(rows: pa.RecordBatch, places: npt.NDArray[Any]) -> pa.RecordBatch:
+    """Rows by their places, which must be within: Arrow would look at all of them once more to make sure.
+
+    Examples
+    --------
+    >>> picked(pa.RecordBatch.from_pydict({"x": [5, 6, 7]}), np.array([2, 0])).column("x").to_pylist()
+    [7, 5]
+    """
+    found: pa.RecordBatch = pc.take(rows, pa.array(places), boundscheck=False)
+    return found
+
+
+def typed(columns: Sequence[pa.Array[Any]], types: Sequence[pa.DataType]) -> list[pa.Array[Any]]:
+    """Columns in the types that Spark expects.
+
+    Spark marks timestamps with the zone of the session, wants them in UTC, and takes one schema from a task.  Rows that
+    a kernel made up itself (NULL for an absent input) and rows of a run under another zone must fit in.  A cast to the
+    same type is not always free: Arrow refuses one of lists of structs whose fields are never NULL.
+
+    Examples
+    --------
+    >>> [column.type for column in typed([pa.array([1]), pa.array([2])], [pa.int64(), pa.float64()])]
+    [DataType(int64), DataType(double)]
+    """
+    return [column if column.type == kind else column.cast(kind) for column, kind in zip(columns, types, strict=True)]
+
+
+def packed_column(parts: Sequence[pa.RecordBatch]) -> pa.Array[Any]:
+    """Batches of one schema as a binary column of segments, written in place: all rows are copied once.
+
+    Examples
+    --------
+    >>> parts = [pa.RecordBatch.from_pydict({"x": [1, 2]}), pa.RecordBatch.from_pydict({"x": [3]})]
+    >>> [unpack(one.as_buffer()).num_rows for one in packed_column(parts)]
+    [2, 1]
+    """
+    if not parts:
+        return pa.array([], pa.binary())
+    schema = parts[0].schema
+    head = schema.serialize().size + 64
+    buffer = pa.allocate_buffer(sum(pa.ipc.get_record_batch_size(part) + head for part in parts))
+    sink = pa.FixedSizeBufferWriter(buffer)
+    offsets = np.zeros(len(parts) + 1, dtype=np.int32)
+    for at, part in enumerate(parts, start=1):
+        with pa.ipc.new_stream(sink, schema) as writer:
+            writer.write_batch(part)
+        offsets[at] = sink.tell()
+    return pa.Array.from_buffers(pa.binary(), len(parts), [None, pa.py_buffer(offsets.tobytes()), buffer])
+
+
+def carried(
+    batches: Iterable[pa.RecordBatch],
+) -> tuple[pa.BinaryScalar | None, Iterator[pa.RecordBatch]]:
+    """The value that the first row of a task carries in its last column, and the rows without that column.
+
+    The column is a list of one value: an absent list costs Spark less than an absent text.  None without any rows.
+
+    Examples
+    --------
+    >>> value, rows = carried([pa.RecordBatch.from_pydict({"x": [1, 2], "g": [[b"routing"], None]})])
+    >>> value, [batch.schema.names for batch in rows]
+    (<pyarrow.BinaryScalar: b'routing'>, [['x']])
+    """
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is None:
+        return None, iter(())
+    wanted = range(first.num_columns - 1)
+    return first.column(len(wanted))[0].values[0], (batch.select(wanted) for batch in chain([first], filled))
+
+
+def known_or_carried(
+    known: bytes | None, batches: Iterable[pa.RecordBatch]
+) -> tuple[pa.Buffer | None, Iterable[pa.RecordBatch]]:
+    """A routing that is known before the job, or else the one that the rows of a task carry; and the rows."""
+    if known is not None:
+        return pa.py_buffer(known), batches
+    value, rows = carried(batches)
+    return None if value is None else value.as_buffer(), rows
+
+
+def blocks(
+    batches: Iterable[pa.RecordBatch], *, rows: int = BLOCK_ROWS, size: int = BLOCK_BYTES
+) -> Iterator[pa.RecordBatch]:
+    """Small batches gathered into large ones, none of them empty.
+
+    Examples
+    --------
+    >>> small = [pa.RecordBatch.from_pydict({"x": [i]}) for i in range(5)]
+    >>> [block.num_rows for block in blocks(small, rows=2)]
+    [2, 2, 1]
+    """
+    held: list[pa.RecordBatch] = []
+    held_rows, held_bytes = 0, 0
+    for batch in batches:
+        if batch.num_rows == 0:
+            continue
+        held.append(batch)
+        held_rows += batch.num_rows
+        held_bytes += batch.nbytes
+        if held_rows >= rows or held_bytes >= size:
+            yield concat(held)
+            held, held_rows, held_bytes = [], 0, 0
+    if held:
+        yield concat(held)
+
+
+def nulls(size: int, kind: pa.DataType) -> pa.Array[Any]:
+    """A column of NULLs of any type."""
+    return pa.nulls(size, kind)  # type: ignore[call-overload,no-any-return]

@@ -1,0 +1,167 @@
+"""A join condition taken apart: equalities, inequalities, bands, filters and the rest, as frozen values.
+
+Workers load these with a spec, so nothing here needs the SQL parser.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import TypeAlias
+
+from dovetail.conditions.literals import Value, literal_sql
+from dovetail.conditions.names import readable
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """An expression over one input: Spark SQL in which every column is spelled ```alias`.`column```."""
+
+    alias: str
+    sql: str
+
+    def __str__(self) -> str:
+        return readable(self.sql)
+
+
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One end of a band, in the type that its literal has in SQL; `strict` leaves the end itself out."""
+
+    value: Value
+    strict: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Equality:
+    """``left = right``."""
+
+    left: Term
+    right: Term
+
+    @property
+    def sql(self) -> str:
+        """The conjunct as Spark SQL."""
+        return f"{self.left.sql} = {self.right.sql}"
+
+
+@dataclass(frozen=True, slots=True)
+class Inequality:
+    """``left < right`` if strict, else ``left <= right``."""
+
+    left: Term
+    right: Term
+    strict: bool
+
+    @property
+    def sql(self) -> str:
+        """The conjunct as Spark SQL."""
+        return f"{self.left.sql} {'<' if self.strict else '<='} {self.right.sql}"
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """``low <= left - right <= high``, where the difference is the one that SQL computes.
+
+    NaN is larger than every number in Spark, so a band without `high` holds for it and any other does not.
+    """
+
+    left: Term
+    right: Term
+    low: Bound | None
+    high: Bound | None
+
+    @property
+    def sql(self) -> str:
+        """The conjunct as Spark SQL."""
+        difference = f"{_operand(self.left.sql)} - {_operand(self.right.sql)}"
+        ends = []
+        if self.low is not None:
+            ends.append(f"{difference} {'>' if self.low.strict else '>='} {literal_sql(self.low.value)}")
+        if self.high is not None:
+            ends.append(f"{difference} {'<' if self.high.strict else '<='} {literal_sql(self.high.value)}")
+        return " AND ".join(ends)
+
+
+@dataclass(frozen=True, slots=True)
+class Filter:
+    """A conjunct over one input: it decides on that input's rows alone."""
+
+    alias: str
+    sql: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Any other conjunct, over two or more inputs or over none.
+
+    The text may hold an OR outside parentheses: put it in parentheses to combine it with more.
+    """
+
+    sql: str
+    aliases: frozenset[str]
+
+
+Part: TypeAlias = Equality | Inequality | Band | Filter | Rest
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A join condition, taken apart; a pair of rows matches where every part holds."""
+
+    text: str
+    equalities: tuple[Equality, ...] = ()
+    inequalities: tuple[Inequality, ...] = ()
+    bands: tuple[Band, ...] = ()
+    filters: tuple[Filter, ...] = ()
+    rests: tuple[Rest, ...] = ()
+
+    @property
+    def sql(self) -> str:
+        """All parts as one Spark SQL condition."""
+        others = [*(part.sql for part in self.filters), *(part.sql for part in self.rests)]
+        return " AND ".join([*(part.sql for part in self._links()), *(f"({sql})" for sql in others)]) or "TRUE"
+
+    def _links(self) -> list[Equality | Inequality | Band]:
+        return [*self.equalities, *self.inequalities, *self.bands]
+
+    def between(self, a: str, b: str) -> Predicate:
+        """The parts over exactly the inputs `a` and `b`.
+
+        Examples
+        --------
+        >>> from dovetail.conditions.predicates import parse
+        >>> p = parse("A.x < B.x AND B.k = C.k", {"A": ["x"], "B": ["x", "k"], "C": ["k"]})
+        >>> print(p.between("C", "B"))
+        equality    B.k = C.k
+        """
+        pair = frozenset((a, b))
+        chosen = Predicate(
+            text="",
+            equalities=tuple(e for e in self.equalities if _pair(e) == pair),
+            inequalities=tuple(i for i in self.inequalities if _pair(i) == pair),
+            bands=tuple(d for d in self.bands if _pair(d) == pair),
+            rests=tuple(r for r in self.rests if r.aliases == pair),
+        )
+        return Predicate(chosen.sql, chosen.equalities, chosen.inequalities, chosen.bands, (), chosen.rests)
+
+    def edges(self) -> set[frozenset[str]]:
+        """The pairs of inputs that an equality, an inequality or a band connects."""
+        return {_pair(part) for part in self._links()}
+
+    def __str__(self) -> str:
+        rows = [("equality", part.sql) for part in self.equalities]
+        rows += [("inequality", part.sql) for part in self.inequalities]
+        rows += [("band", part.sql) for part in self.bands]
+        rows += [(f"filter {part.alias}", part.sql) for part in self.filters]
+        rows += [("rest", part.sql) for part in self.rests]
+        width = max((len(kind) for kind, _ in rows), default=0)
+        return "\n".join(f"{kind:<{max(width, 10)}}  {readable(sql)}" for kind, sql in rows) or "(no condition)"
+
+
+def _pair(part: Equality | Inequality | Band) -> frozenset[str]:
+    return frozenset((part.left.alias, part.right.alias))
+
+
+def _operand(sql: str) -> str:
+    return sql if re.fullmatch(r"`[^`]+`\.`[^`]+`", sql) else f"({sql})"

@@ -1,0 +1,78 @@
+"""Which rows a join of two inputs gives: the pairs, and the rows that have no match."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+How = Literal["inner", "left", "right", "full", "semi", "anti"]
+
+HOWS: tuple[How, ...] = ("inner", "left", "right", "full", "semi", "anti")
+
+
+@dataclass(frozen=True, slots=True)
+class JoinKind:
+    """What ``how=`` means for the two sides of a join: 0 is the left one, 1 the right one.
+
+    Every question about ``how`` is asked here, so that no driver, stage or kernel compares strings.
+
+    Examples
+    --------
+    >>> kind = JoinKind.of("left")
+    >>> kind.preserved, kind.emitted, kind.optional
+    ((True, False), (True, True), (False, True))
+    >>> JoinKind.of("anti").pairs, JoinKind.of("anti").unmatched
+    (False, True)
+    """
+
+    how: How
+
+    @staticmethod
+    def of(how: How) -> JoinKind:
+        """The kind of that name."""
+        return _KINDS[how]
+
+    @property
+    def pairs(self) -> bool:
+        """Whether matching pairs come out; a semi or anti join only asks whether there is one."""
+        return self.how not in ("semi", "anti")
+
+    @property
+    def unmatched(self) -> bool:
+        """Whether some rows come out that have no match."""
+        return self.how not in ("inner", "semi")
+
+    @property
+    def outer(self) -> bool:
+        """Whether a side may be NULL in the result."""
+        return self.how in ("left", "right", "full")
+
+    @property
+    def preserved(self) -> tuple[bool, bool]:
+        """Of which sides every row comes out, matched or not (an anti join gives those that have no match)."""
+        return self.how in ("left", "full", "anti"), self.how in ("right", "full")
+
+    @property
+    def filterable(self) -> tuple[bool, bool]:
+        """Of which sides rows that cannot match may be dropped before the join."""
+        keeps_left, keeps_right = self.preserved
+        return not keeps_left, not keeps_right
+
+    @property
+    def emitted(self) -> tuple[bool, bool]:
+        """Which sides have columns in the result."""
+        return True, self.pairs
+
+    @property
+    def optional(self) -> tuple[bool, bool]:
+        """Which sides are NULL in the rows that have no match."""
+        return self.how in ("right", "full"), self.how in ("left", "full")
+
+    @property
+    def mirrored(self) -> JoinKind:
+        """The same join with its sides exchanged; semi and anti joins have no such twin."""
+        return _KINDS[_MIRRORED[self.how]]
+
+
+_MIRRORED: dict[How, How] = {"inner": "inner", "left": "right", "right": "left", "full": "full"}
+_KINDS: dict[How, JoinKind] = {how: JoinKind(how) for how in HOWS}

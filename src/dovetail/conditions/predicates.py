@@ -1,0 +1,203 @@
+"""Join conditions: SQL text in, equalities, inequalities, bands, filters and the rest out.
+
+Every expression that leaves this module is a slice of the user's own text in which only the column
+references are spelled anew.  A round trip through a syntax tree would change meanings (``'it''s'`` and
+``x - INTERVAL 1 HOUR 30 MINUTES`` come back as something else); this way Spark sees what the user wrote.
+:mod:`dovetail.conditions.tokens` reads the text, :mod:`dovetail.conditions.clauses` divides it, and this module says
+what each piece is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+
+from sqlglot import TokenType
+
+from dovetail.conditions.clauses import MIRRORED, Clauses, Span
+from dovetail.conditions.forms import Band, Bound, Equality, Filter, Inequality, Part, Predicate, Rest, Term
+from dovetail.conditions.literals import negated
+from dovetail.conditions.tokens import ACCEPTED, read
+from dovetail.errors import PredicateError
+
+
+def parse(text: str, columns: Mapping[str, Sequence[str]]) -> Predicate:
+    """Take the SQL text of a join condition apart.
+
+    Parameters
+    ----------
+    text
+        A condition in Spark SQL over ``alias.column``; ``column`` alone will do where one input has it.
+    columns
+        The column names of every input, by alias.
+
+    Raises
+    ------
+    PredicateError
+        If the text is no condition on rows, or a name in it is ambiguous.
+    UnknownNameError
+        If the text names an alias or a column that does not exist.
+
+    Notes
+    -----
+    Only the top-level AND is taken apart.  ``x BETWEEN a AND b`` counts as ``x >= a AND x <= b``.  A
+    difference compared with a literal is a band: a number, or an interval from weeks down to microseconds.
+    Months and years have no fixed length, so a comparison with them goes to the rest, as do the
+    ``DAY TO SECOND`` forms.
+
+    Examples
+    --------
+    >>> p = parse("a.k = B.k AND B.v > A.v + 1 AND ABS(A.t - B.t) <= INTERVAL 10 MINUTES AND A.v <> 0",
+    ...           {"A": ["k", "v", "t"], "B": ["k", "v", "t"]})
+    >>> print(p)
+    equality    A.k = B.k
+    inequality  A.v + 1 < B.v
+    band        A.t - B.t >= INTERVAL '-600' SECOND AND A.t - B.t <= INTERVAL '600' SECOND
+    filter A    A.v <> 0
+    >>> p.equalities
+    (Equality(left=Term(alias='A', sql='`A`.`k`'), right=Term(alias='B', sql='`B`.`k`')),)
+    """
+    if not isinstance(text, str):
+        raise PredicateError(f"on={text!r} is not SQL text", accepted=ACCEPTED)
+    clauses = Clauses(read(text, columns))
+    parts = list(dict.fromkeys(part for span in clauses.conjuncts() for part in _sorted(clauses, span)))
+    return Predicate(
+        text=text,
+        equalities=tuple(part for part in parts if isinstance(part, Equality)),
+        inequalities=tuple(part for part in parts if isinstance(part, Inequality)),
+        bands=_merged([part for part in parts if isinstance(part, Band)]),
+        filters=tuple(part for part in parts if isinstance(part, Filter)),
+        rests=tuple(part for part in parts if isinstance(part, Rest)),
+    )
+
+
+# --- sorting conjuncts -----------------------------------------------------------------------------------
+
+
+def _sorted(clauses: Clauses, span: Span) -> list[Part]:
+    whole = _whole(clauses.sql(span), clauses.aliases(span))
+    if not isinstance(whole, Rest) or not whole.aliases:
+        return [whole]
+    found = clauses.comparisons(span)
+    loose, kinds = [at for at, _ in found], [kind for _, kind in found]
+    if len(loose) == 1 and kinds[0] in MIRRORED:
+        return [_compared(clauses, Span(span.start, loose[0]), kinds[0], Span(loose[0] + 1, span.stop), whole)]
+    if kinds == [TokenType.BETWEEN, TokenType.AND]:
+        middle = Span(span.start, loose[0])
+        halves: list[Part] = []
+        for bound, kind, sign in (
+            (Span(loose[0] + 1, loose[1]), TokenType.GTE, ">="),
+            (Span(loose[1] + 1, span.stop), TokenType.LTE, "<="),
+        ):
+            sql = f"{clauses.sql(middle)} {sign} {clauses.sql(bound)}"
+            half = _whole(sql, clauses.aliases(middle) | clauses.aliases(bound))
+            halves.append(_compared(clauses, middle, kind, bound, half))
+        # Nothing is gained by a half that no algorithm can use: then the text stays as it is.
+        return [whole] if all(isinstance(half, Rest) for half in halves) else halves
+    return [whole]
+
+
+def _compared(clauses: Clauses, left: Span, kind: TokenType, right: Span, whole: Filter | Rest) -> Part:
+    """The part that `left kind right` is; `whole` where it is nothing in particular."""
+    sides = clauses.aliases(left), clauses.aliases(right)
+    if isinstance(whole, Filter) or len(whole.aliases) != 2:
+        return whole
+    if all(len(side) == 1 for side in sides):
+        a, b = _term(clauses, left), _term(clauses, right)
+        if kind is TokenType.EQ:
+            return Equality(a, b)
+        small, large = (a, b) if kind in (TokenType.LT, TokenType.LTE) else (b, a)
+        return Inequality(small, large, strict=kind in (TokenType.LT, TokenType.GT))
+    if not sides[1]:
+        return _band(clauses, left, kind, right) or whole
+    if not sides[0]:
+        return _band(clauses, right, MIRRORED[kind], left) or whole
+    return whole
+
+
+def _band(clauses: Clauses, span: Span, kind: TokenType, literal: Span) -> Band | None:
+    value = clauses.value(literal)
+    if value is None:
+        return None
+    absolute = clauses.inside_abs(span)
+    sides = clauses.difference(span if absolute is None else absolute)
+    if sides is None:
+        return None
+    inputs = [clauses.aliases(side) for side in sides]
+    if inputs[0] == inputs[1] or any(len(aliases) != 1 for aliases in inputs):
+        return None
+    left, right = (_term(clauses, side) for side in sides)
+    below, end = kind in (TokenType.LT, TokenType.LTE), Bound(value, kind in (TokenType.LT, TokenType.GT))
+    if absolute is not None:
+        return Band(left, right, _turned(end), end) if below else None
+    return Band(
+        left,
+        right,
+        low=None if below else end,
+        high=None if kind in (TokenType.GT, TokenType.GTE) else end,
+    )
+
+
+def _term(clauses: Clauses, span: Span) -> Term:
+    (alias,) = clauses.aliases(span)
+    return Term(alias, clauses.sql(clauses.bare(span)))
+
+
+def _whole(sql: str, aliases: frozenset[str]) -> Filter | Rest:
+    return Filter(next(iter(aliases)), sql) if len(aliases) == 1 else Rest(sql, aliases)
+
+
+# --- bands -----------------------------------------------------------------------------------------------
+
+
+def _merged(bands: list[Band]) -> tuple[Band, ...]:
+    """Bands over the same two terms as one band, where that is the same condition."""
+    kept: list[Band] = []
+    for band in bands:
+        for at, other in enumerate(kept):
+            both = _both(other, band)
+            if both is not None:
+                kept[at] = both
+                break
+        else:
+            kept.append(band)
+    return tuple(kept)
+
+
+def _both(one: Band, two: Band) -> Band | None:
+    if (one.left, one.right) == (two.right, two.left):
+        # b - a is the negative of a - b but for NaN, which exceeds every bound in both.  Turning is therefore
+        # sound if NaN fails both before and after, that is, if both have an upper end.
+        if one.high is None or two.high is None:
+            return None
+        two = Band(two.right, two.left, _turned(two.high), _turned(two.low))
+    if (one.left, one.right) != (two.left, two.right):
+        return None
+    ends = [end.value for end in (one.low, one.high, two.low, two.high) if end is not None]
+    if len({isinstance(value, timedelta) for value in ends}) > 1:
+        return None
+    if not (_comparable(one.low, two.low) and _comparable(one.high, two.high)):
+        return None
+    return Band(one.left, one.right, _tighter(one.low, two.low, max), _tighter(one.high, two.high, min))
+
+
+def _comparable(one: Bound | None, two: Bound | None) -> bool:
+    """Whether the tighter of two ends is known without knowing the type that Spark compares them in.
+
+    A conversion can make different literals equal but cannot change their order.  Where both ends are
+    strict, or neither is, the order of the literals therefore decides.
+    """
+    return one is None or two is None or one.strict == two.strict
+
+
+def _tighter(one: Bound | None, two: Bound | None, pick: Callable[..., Bound]) -> Bound | None:
+    if one is None or two is None:
+        return one or two
+    return pick(one, two, key=lambda end: end.value)
+
+
+def _turned(end: Bound | None) -> Bound | None:
+    return None if end is None else Bound(negated(end.value), end.strict)
+
+
+# --- wording ---------------------------------------------------------------------------------------------

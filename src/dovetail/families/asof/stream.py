@@ -1,0 +1,241 @@
+"""As-of joins of streams: one cell, whose state is named segments.
+
+A left row leaves once no right row that may still come could change its match.  The watermark says which may: none with
+an earlier time.  So every left row has a *horizon*, the last time at which a right row could still matter:
+
+    backward    its own time
+    forward     the time of its match so far, else its own time + within
+    nearest     as far ahead as its match so far is away, else its own time + within
+
+and it is final when the watermark has passed that.  Of the right rows stay those from the watermark on, the last one
+before it of each key unless rows only look ahead or `within` puts it out of reach, and the matches of left rows that
+wait.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.columns.codes import HIGHEST, Codes, Mask, valid_mask
+from dovetail.columns.segments import concat
+from dovetail.families.asof.compiled import Index, Places, last_before
+from dovetail.families.asof.kernel import RightIndex, time_codes, usable
+from dovetail.families.asof.router import buckets_of
+from dovetail.families.asof.spec import LEFT, RIGHT
+from dovetail.families.asof.stages import PairStage, hashes_of
+from dovetail.family import Changes
+
+STREAM_METRICS = ("rows", "late", "evicted", "held_rows", "held_bytes", "ties", "matched", "results", "kernel_us")
+"""What a call counts, in the order in which it leaves the operator."""
+
+CELLS = 32
+"""Cells of a stream with keys.  Stored state depends on the number, so it must not follow the session."""
+
+MOST_SEGMENTS = 8
+"""Segments of a side in the state; one more, and all of them become one."""
+
+_LETTERS = "LR"
+
+
+@dataclass(frozen=True)
+class CellOfKeys:
+    """The cell of each row: rows with equal keys share one.
+
+    Examples
+    --------
+    >>> cells = CellOfKeys((0,), 8)(pa.RecordBatch.from_pydict({"k": ["a", "b", "a"]}))
+    >>> bool(cells[0] == cells[2])
+    True
+    """
+
+    places: tuple[int, ...]
+    cells: int
+
+    def __call__(self, rows: pa.RecordBatch) -> Index:
+        """Rows without a key match nothing, so any cell will do."""
+        return buckets_of(hashes_of([rows.column(at) for at in self.places], rows.num_rows), self.cells)
+
+
+class AsofKernel:
+    """The rows of one cell that still matter, and the join among them."""
+
+    def __init__(self, stage: PairStage) -> None:
+        self.stage = stage
+        self.spec = stage.spec
+        self.counters = dict.fromkeys(STREAM_METRICS, 0)
+        self._segments: tuple[dict[str, pa.RecordBatch], dict[str, pa.RecordBatch]] = ({}, {})
+        self._fresh: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
+        self._lost: list[pa.RecordBatch] = []
+        self._serial = 0
+        self._watermark: int | None = None
+        self._over = False
+        self._wake: int | None = None
+        self._changes = Changes()
+
+    def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
+        """Take up the state of the last call."""
+        self._watermark = watermark
+        for name in sorted(state, key=_serial_of):
+            self._segments[_LETTERS.index(name[0])][name] = state[name]
+            self._serial = _serial_of(name) + 1
+
+    def push(self, side: int, rows: pa.RecordBatch) -> None:
+        """Take in new rows; those before the watermark are late, and dropped."""
+        self.counters["rows"] += rows.num_rows
+        rows = _in_utc(rows)
+        if self._watermark is not None:
+            late = time_codes(self.spec, rows, side) < self._watermark
+            late &= valid_mask(rows.column(self.spec.times[side]))
+            if late.any():
+                self.counters["late"] += int(np.count_nonzero(late))
+                rows = rows.filter(pa.array(~late))
+        good = usable(self.spec, rows, side)
+        if good is not None:
+            if side == LEFT and self.spec.how == "left":
+                self._lost.append(rows.filter(pa.array(~good)))
+            rows = rows.filter(pa.array(good))
+        if rows.num_rows:
+            self._fresh[side].append(rows)
+
+    def end(self) -> None:
+        """Promise that no more rows come: every match is final."""
+        self._over = True
+
+    def results(self) -> Iterator[pa.RecordBatch]:
+        """Left rows whose match is now certain, each beside it."""
+        began = time.perf_counter_ns()
+        for rows in self._lost:
+            yield from self._joined(rows, None, np.full(rows.num_rows, -1, dtype=np.int32))
+        parts = tuple([*self._segments[side].values(), *self._fresh[side]] for side in (LEFT, RIGHT))
+        index = RightIndex(self.spec, concat(parts[RIGHT])) if parts[RIGHT] else None
+        waiting_for = np.empty(0, dtype=np.int32)
+        if parts[LEFT]:
+            left = concat(parts[LEFT])
+            found = np.full(left.num_rows, -1, dtype=np.int32) if index is None else index.match(left)
+            horizon = self._horizon(time_codes(self.spec, left, LEFT), index, found)
+            final = self._passed(horizon)
+            chosen = np.flatnonzero(final)
+            yield from self._joined(left.take(chosen), index, found[chosen])
+            waiting_for = found[~final]
+            if not final.all():
+                self._wake = min(int(horizon[~final].min()), HIGHEST - 1) + 1
+            self._keep(LEFT, parts[LEFT], ~final)
+        if index is not None:
+            self.counters["ties"] += index.ties
+            needed = self._needed(index, waiting_for[waiting_for >= 0])
+            self.counters["evicted"] += index.rows.num_rows - int(np.count_nonzero(needed))
+            self._keep(RIGHT, parts[RIGHT], needed)
+        self.counters["kernel_us"] += (time.perf_counter_ns() - began) // 1000
+        for side in self._segments:
+            self.counters["held_rows"] += sum(rows.num_rows for rows in side.values())
+            self.counters["held_bytes"] += sum(rows.nbytes for rows in side.values())
+
+    def changes(self) -> Changes:
+        """Segments to store and names to forget."""
+        return self._changes
+
+    def wake_at(self) -> int | None:
+        """The first watermark that makes a waiting row final."""
+        return self._wake
+
+    # ----------------------------------------------------------------------------------------------------------
+
+    def _joined(self, left: pa.RecordBatch, index: RightIndex | None, found: Places) -> Iterator[pa.RecordBatch]:
+        if left.num_rows == 0:
+            return
+        self.counters["matched"] += int(np.count_nonzero(found >= 0))
+        out = self.stage.rows_out(left, index, found)
+        if out is not None:
+            self.counters["results"] += out.num_rows
+            yield out.drop_columns(["m"])
+
+    def _horizon(self, times: Codes, index: RightIndex | None, found: Places) -> Codes:
+        """The last time at which a right row could still change a match."""
+        spec = self.spec
+        if spec.direction == "backward":
+            return times
+        # Without a tolerance a row may wait for ever; the plan refuses that for streams.
+        within = min(int(spec.within), HIGHEST) if spec.within is not None else HIGHEST
+        reach = np.full(times.size, within, dtype=np.int64)
+        if index is not None:
+            hit = found >= 0
+            gaps = time_codes(spec, index.rows, RIGHT)[found[hit]] - times[hit]
+            reach[hit] = np.abs(gaps)
+        return np.where(times > HIGHEST - reach, HIGHEST, times + reach)
+
+    def _passed(self, horizon: Codes) -> Mask:
+        if self._over:
+            return np.ones(horizon.size, dtype=np.bool_)
+        return horizon < self._watermark if self._watermark is not None else np.zeros(horizon.size, dtype=np.bool_)
+
+    def _needed(self, index: RightIndex, waiting_for: Places) -> Mask:
+        """Which right rows a left row may still choose; of those that tie, only the one that wins."""
+        needed = np.zeros(index.rows.num_rows, dtype=np.bool_)
+        if self._over:
+            return needed
+        if self._watermark is None:
+            needed[index.order] = True
+            return needed
+        needed[index.order[index.times >= self._watermark]] = True
+        needed[waiting_for] = True
+        if self.spec.direction != "forward":
+            last = last_before(index.times, index.starts, self._watermark)
+            last = last[last >= 0]
+            if self.spec.within is not None:
+                last = last[index.times[last] >= self._watermark - int(self.spec.within)]
+            needed[index.order[last]] = True
+        return needed
+
+    def _keep(self, side: int, parts: list[pa.RecordBatch], alive: Mask) -> None:
+        """Store what is new, forget what is dead, and rewrite segments of which little is left.
+
+        Dead right rows in a segment that stays do no harm: whoever could choose one has a better row.  A left row that
+        has left must not come again.
+        """
+        held = self._segments[side]
+        names = [*held, *[None] * len(self._fresh[side])]
+        ends = np.cumsum([rows.num_rows for rows in parts])
+        fresh: list[pa.RecordBatch] = []
+        for name, rows, end in zip(names, parts, ends.tolist(), strict=True):
+            mask = alive[end - rows.num_rows : end]
+            count = int(np.count_nonzero(mask))
+            kept = rows if count == rows.num_rows else rows.filter(pa.array(mask))
+            if name is None:
+                fresh.append(kept)
+            elif count == 0:
+                del held[name]
+                self._changes.dropped.add(name)
+            elif count < rows.num_rows and (side == LEFT or 2 * count < rows.num_rows):
+                held[name] = self._changes.stored[name] = kept
+        added = [rows for rows in fresh if rows.num_rows]
+        if added and len(held) >= MOST_SEGMENTS:
+            added = [*held.values(), *added]
+            for name in held:
+                self._changes.stored.pop(name, None)
+                self._changes.dropped.add(name)
+            held.clear()
+        if added:
+            name = f"{_LETTERS[side]}/{self._serial}"
+            self._serial += 1
+            held[name] = self._changes.stored[name] = concat(added)
+
+
+def _in_utc(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Timestamps marked as UTC: Spark marks them with the session's zone, and state outlives a session."""
+    columns = [
+        column.cast(pa.timestamp(column.type.unit, "UTC"))
+        if pa.types.is_timestamp(column.type) and column.type.tz not in (None, "UTC")
+        else column
+        for column in rows.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
+
+
+def _serial_of(name: str) -> int:
+    """Segments are taken up in the order in which they were made."""
+    return int(name.partition("/")[2])

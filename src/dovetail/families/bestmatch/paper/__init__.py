@@ -1,0 +1,1 @@
+"""Windows in pages on disk and the schedules that join them, as printed."""

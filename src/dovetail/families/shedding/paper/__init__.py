@@ -1,0 +1,1 @@
+"""The paper's virtual clock and workload: tests and experiments run on them."""

@@ -1,0 +1,339 @@
+"""Cells of window joins that shed load: what they have in common, and the harvesting of windows.
+
+Harvesting and dropping (`dropping.py`) are the window join's own kernel.  What they change is where partial matches
+look, and which rows come in; so with the throttle at 1 they give what it gives, and otherwise a subset of it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import permutations
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.families.shedding.control import SEGMENT, Control, Pace, WallPace
+from dovetail.families.shedding.memory import SHARE, Left, entry_value, looked_at_since, match_weights
+from dovetail.families.shedding.model import INDEXED, NESTED, Costs, Flags, Floats, Ints
+from dovetail.families.shedding.ordering import beginning_with, steady_orders
+from dovetail.families.shedding.recall import Missed, Sample, missed_matches
+from dovetail.families.shedding.searching import HarvestSearch, ShredSearch
+from dovetail.families.shedding.settings import harvest_counts
+from dovetail.families.shedding.slices import Slices
+from dovetail.families.shedding.spec import Harvest, Shed
+from dovetail.families.window.encode import Index
+from dovetail.families.window.pieces import Partial, Pile
+from dovetail.families.window.state import Entry
+from dovetail.families.window.stream import Found, Fresh, Owners, WindowJoinKernel
+from dovetail.families.window.stream import metric_names as window_metrics
+from dovetail.family import Changes
+
+BEGAN = b"began"
+"""Metadata of a segment without rows: when the task that packed it began, in microseconds of the wall clock."""
+MILLION = 1_000_000
+FEW = 64
+"""Rows that tell how full the slices are, where all rows look everywhere."""
+
+TOTALS = ("throttle", "shredded", "work", "work_full", "rows_dropped", "rows_forgotten")
+RECALL = ("missed", "missed_variance", "missed_event")
+
+
+def shed_metrics(aliases: Sequence[str], slices: Slices) -> tuple[str, ...]:
+    """The counters of a cell that sheds: those of a window join, what was shed, and the slices looked at."""
+    each = [name for names in slice_metrics(aliases, slices).values() for name in names]
+    return (*window_metrics(aliases), *TOTALS, *RECALL, *each)
+
+
+def slice_metrics(aliases: Sequence[str], slices: Slices) -> dict[tuple[int, int], list[str]]:
+    """For each direction and window the counters that say which slices were looked at, youngest first."""
+    return {
+        (i, side): [f"harvest_{aliases[i]}_{aliases[side]}_{k}" for k in range(int(slices.counts[i, side]))]
+        for i, side in permutations(range(len(aliases)), 2)
+    }
+
+
+@dataclass
+class SheddingKernel(WindowJoinKernel):
+    """What harvesting and dropping share: the throttle, the join orders and the books."""
+
+    shed: Shed = field(default_factory=Harvest)
+    slices: Slices | None = None
+    pace: Pace | None = None
+    """Decides the throttle; None for the clock on the wall."""
+    costs: Costs = INDEXED
+
+    def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
+        """Take up the state."""
+        super().restore(state, watermark)
+        self._slices = self.slices or Slices.of(self.spec.hull)
+        self._scan = self.spec.options.algorithm == "nested"
+        if self._scan:
+            self.costs = NESTED
+        self.counters = dict.fromkeys(shed_metrics(self.spec.aliases, self._slices), 0) | {"cells": 1}
+        self.control = Control.load(self._slices, state)
+        self.missed = Missed()
+        self.work = 0.0
+        self.effort = 0.0
+        self.joined = 0.0
+        self._present: tuple[Floats, Floats] | None = None
+        self._began: int | None = None
+        self._random = np.random.default_rng([self.shed.seed, self.control.call])
+
+    def push(self, side: int, rows: pa.RecordBatch) -> None:
+        """Take in new rows, or the news of how far an input has come and when its packing began."""
+        metadata = rows.schema.metadata or {}
+        if BEGAN in metadata:
+            began = int(metadata[BEGAN])
+            self._began = began if self._began is None else min(began, self._began)
+        super().push(side, rows)
+
+    def changes(self) -> Changes:
+        """What to store and what to forget."""
+        changes = super().changes()
+        control = self.control
+        control.call += 1
+        if isinstance(self._pace, WallPace):
+            self._pace.done(control, self.joined, self.effort)
+        self.counters["throttle"] = round(control.z * MILLION)
+        self.counters["work"] = round(self.work)
+        names = ("missed", "missed_variance", "missed_event")
+        values = (self.missed.total, self.missed.variance, self.missed.event)
+        self.counters |= {name: min(round(value), 1 << 60) for name, value in zip(names, values, strict=True)}
+        changes.stored[SEGMENT] = control.batch()
+        return changes
+
+    # ----------------------------------------------------------------------------------------------------------
+
+    def _found(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[Found]:
+        began = time.perf_counter()
+        turns = list(self._turns(fresh, held))
+        self._pace = self.pace or WallPace(self.shed, None if self._began is None else self._began / MILLION)
+        z = self._pace.decide(self.control, lambda: self._full_work(turns))
+        if z is not None:
+            self._adapt(z)
+        for turn, piles, owners in turns:
+            for seen, matches in self._matches(turn, piles):
+                yield seen, matches, owners
+        # Passing results on is part of it: fewer matches, less to pass on.
+        self.joined = time.perf_counter() - began
+
+    def _matches(self, turn: int, piles: list[Pile]) -> Iterator[tuple[list[Pile], Partial]]:
+        raise NotImplementedError
+
+    def _full_work(self, turns: list[tuple[int, list[Pile], Owners]]) -> float | None:
+        """Comparisons of the full join of what is there now, by the model; None where nothing is known yet."""
+        control, learned = self.control, self.control.learned
+        rates, rows = np.zeros(len(self.spec.aliases)), np.zeros_like(learned.rows)
+        for turn, piles, _ in turns:
+            rates[turn] = piles[turn].size / control.keep[turn]
+            for side, pile in enumerate(piles):
+                if side != turn:
+                    counts = slice_rows(self._slices, turn, side, piles[turn].times, pile)
+                    rows[turn, side] = counts / piles[turn].size / control.held[side]
+        model = learned.model(self._slices, control.orders, "pair", INDEXED, rates=rates, rows=rows)
+        if len(turns) == rates.size:
+            self._present = rates, rows
+        return None if model is None else model.cost(model.full)
+
+    def _adapt(self, z: float) -> None:
+        """The adaptation step: join orders, then what to look at or to keep."""
+        self.control.z = z
+        self._fade()
+        self._configure(z)
+
+    def _configure(self, z: float) -> None:
+        raise NotImplementedError
+
+    def _reorder(self, orders: Ints) -> None:
+        """Take up other join orders; what was known of the places of the old ones does not hold."""
+        control = self.control
+        for i in np.flatnonzero((orders != control.orders).any(axis=1)):
+            control.learned.forget_places(int(i))
+        control.orders = orders
+
+    def _fade(self) -> None:
+        seen = [top for top in self._tops if top is not None]
+        if not seen:
+            return
+        now, since = float(max(seen)), self.control.since
+        self.control.since = now
+        if now > since:
+            reach = max(abs(int(self.spec.hull.min())), int(self.spec.hull.max()), 1)
+            self.control.learned.fade(0.5 ** min(60.0, 4 * (now - since) / reach))
+            stays = np.exp(-2 * (now - since) / reach)
+            self.control.held = stays * self.control.held + (1 - stays) * self.control.keep
+
+    def _search(self, turn: int, piles: list[Pile], order: Ints, **more: object) -> HarvestSearch:
+        kind = ShredSearch if "part" in more else HarvestSearch
+        sides = tuple(int(side) for side in order)
+        return kind(self.spec, piles, driver=turn, order=sides, scan=self._scan, **more)  # type: ignore[arg-type]
+
+    def _booked(self, search: HarvestSearch) -> None:
+        """Count the work of a search."""
+        self.counters["comparisons"] += search.compared
+        self.work += search.work(self.costs)
+        self.effort += search.work(INDEXED)
+
+    def _learn(
+        self, turn: int, piles: list[Pile], rows: Index, search: HarvestSearch, part: float, usual: bool
+    ) -> None:
+        """What some rows that looked everywhere tell about selectivities and costs."""
+        learned, slices = self.control.learned, self._slices
+        times = piles[turn].times[rows]
+        learned.drivers[turn] += rows.size
+        windows = np.zeros(len(piles))
+        for side, pile in enumerate(piles):
+            if side != turn:
+                counts = slice_rows(slices, turn, side, times, pile)
+                learned.rows[turn, side] += counts / self.control.held[side]
+                windows[side] = counts.sum() / max(rows.size, 1)
+        first = search.order[0]
+        learned.first_reach[turn, first] += windows[first] * rows.size
+        learned.first_found[turn, first] += search.found[0] / part
+        if not usual:
+            return
+        # Partial matches at each place, had the first window not been thinned out.
+        probes = np.concatenate([[float(rows.size)], search.found[:-1] / part])
+        scale = np.array([1.0, *[1 / part] * (len(search.order) - 1)])
+        learned.reach[turn] += probes * windows[list(search.order)]
+        learned.looked[turn] += search.looked * scale
+        learned.found[turn] += search.found / part
+
+
+def slice_rows(slices: Slices, i: int, l: int, times: Index, pile: Pile) -> Floats:  # noqa: E741 - the paper's name
+    """Rows of a pile in each slice, as rows of these times see them, added up."""
+    counts, asked = np.zeros(slices.most), times.size
+    if times.size > FEW:
+        times = times[:: -(-times.size // FEW)]
+    # Ages grow as times fall: the border of an age is a time, and a slice lies between two of them.
+    borders = times[:, None] - slices.ages(i, l)[None, :]
+    size = borders.shape[1] - 1
+    for piece in pile.pieces:
+        if piece.size:
+            ordered = piece.sorted(("time", 0)).times
+            places = np.searchsorted(ordered, borders.ravel(), side="right").reshape(borders.shape)
+            counts[:size] += (places[:, :-1] - places[:, 1:]).sum(axis=0)
+    return counts * (asked / max(times.size, 1))
+
+
+@dataclass
+class HarvestKernel(SheddingKernel):
+    """Window harvesting, with shredding of a sample of the rows."""
+
+    def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
+        """Take up the state."""
+        super().restore(state, watermark)
+        assert isinstance(self.shed, Harvest)
+        self._harvest: Harvest = self.shed
+        self._left = Left.load(self.spec, state)
+
+    def _configure(self, z: float) -> None:
+        control, shed = self.control, self._harvest
+        learned = control.learned
+        self._reorder(steady_orders(learned.selectivity(), control.orders, learned.orders(self.spec)))
+        # Where every micro-batch adapts, the rows that it has before it are known: no need to go by those of late.
+        rates, rows = self._present or (None, None)
+        model = control.learned.model(self._slices, control.orders, shed.histograms, self.costs, rates=rates, rows=rows)
+        if z >= 1.0 or model is None:
+            # Without any knowledge nothing can be chosen; what was looked at so far is as good as anything.
+            control.selected = self._slices.everything() if z >= 1.0 else control.selected
+            return
+        control.selected = model.selected(harvest_counts(model, z, method=shed.method, metric=shed.metric))
+
+    def _matches(self, turn: int, piles: list[Pile]) -> Iterator[tuple[list[Pile], Partial]]:
+        size = piles[turn].size
+        self.control.learned.pace[turn] += size
+        shredded = self._random.random(size) < self._harvest.sample
+        self.counters["shredded"] += int(shredded.sum())
+        yield from self._harvested(turn, piles, np.flatnonzero(~shredded))
+        yield from self._shredded(turn, piles, np.flatnonzero(shredded), size)
+
+    def _harvested(self, turn: int, piles: list[Pile], rows: Index) -> Iterator[tuple[list[Pile], Partial]]:
+        selected = self.control.selected[turn]
+        spans = [self._slices.spans(turn, side, selected[side]) for side in self.spec.sides]
+        if rows.size == 0 or not all(spans[side] for side in self.spec.sides if side != turn):
+            return
+        search = self._search(turn, piles, self.control.orders[turn], spans=spans)
+        for matches in search.matches(turn, rows):
+            yield piles, matches
+        self._booked(search)
+
+    def _shredded(self, turn: int, piles: list[Pile], rows: Index, size: int) -> Iterator[tuple[list[Pile], Partial]]:
+        part = min(1.0, self.control.z)
+        whole = bool(self.control.selected[turn][self._slices.everything()[turn]].all())
+        if rows.size == 0:
+            self.missed += missed_matches(Sample.of([]), 0, self._harvest.sample, part, whole=whole)
+            return
+        order, usual = self._order_to_try(turn)
+        piles, weights = self._left.piles(piles, turn)
+        search = self._search(turn, piles, order, part=part, random=self._random)
+        found = []
+        for matches in search.matches(turn, rows):
+            weight, source = match_weights(piles, weights, matches)
+            found.append((matches[turn], self._would_harvest(turn, piles, matches) & (source < 0), weight, source))
+            times = {side: piles[side].times[matches[side]] for side in self.spec.sides}
+            self.control.learned.see_matches(self._slices, turn, times, weight / part)
+            yield piles, matches
+        self._booked(search)
+        self._learn(turn, piles, rows, search, part, usual)
+        self.missed += missed_matches(Sample.of(found), rows.size, self._harvest.sample, part, whole=whole)
+        looked = search.looked[0] + search.looked[1:].sum() / part + self.costs.probe * search.probes.sum() / part
+        self.counters["work_full"] += round((looked + self.costs.emit * search.found.sum() / part) * size / rows.size)
+
+    def _order_to_try(self, turn: int) -> tuple[Ints, bool]:
+        """The join order, or every other time one that begins elsewhere, so that all selectivities are known."""
+        order = self.control.orders[turn]
+        if self.control.call % 2 == 0 or order.size == 1:
+            return order, True
+        first = int(order[(self.control.call // 2) % order.size])
+        return beginning_with(order, first), bool(first == order[0])
+
+    def _would_harvest(self, turn: int, piles: list[Pile], matches: Mapping[int, Index]) -> Flags:
+        selected = self.control.selected[turn]
+        times = piles[turn].times[matches[turn]]
+        kept = np.ones(times.size, dtype=np.bool_)
+        for side in self.spec.sides:
+            if side != turn:
+                ages = times - piles[side].times[matches[side]]
+                kept &= selected[side][self._slices.number(turn, side, ages)]
+        return kept
+
+    def changes(self) -> Changes:
+        """What to store and what to forget, with the slices that were looked at."""
+        for (i, side), names in slice_metrics(self.spec.aliases, self._slices).items():
+            looked = self.control.selected[i, side, : len(names)]
+            self.counters |= {name: MILLION * int(flag) for name, flag in zip(names, looked, strict=True)}
+        changes = super().changes()
+        self._left.finish(changes)
+        return changes
+
+    def _store(self, fresh: list[Fresh | None]) -> None:
+        super()._store(fresh)
+        self._left.evict(self._closing())
+        limit, memory = self._harvest.memory, self._memory
+        if limit is None:
+            return
+        marks, control = self._watermarks(self._tops), self.control
+        since = looked_at_since(self._slices, control.selected, marks)
+        for entry in [entry for entry in memory.entries if entry.last < since[entry.side]]:
+            self._forget(entry)
+        if limit == "selected":
+            return
+        most = limit // self.spec.cells
+        while self._left.size > SHARE * most and self._left.size:
+            self._left.thin(self._random)
+        entries = sorted(
+            memory.entries, key=lambda e: (entry_value(self._slices, control.learned, marks, e), e.last), reverse=True
+        )
+        while entries and sum(entry.size for entry in entries) + self._left.size > most:
+            self._forget(entries.pop())
+            while self._left.size > SHARE * most and self._left.size:
+                self._left.thin(self._random)
+
+    def _forget(self, entry: Entry) -> None:
+        """Let go of a segment, except for a sample of its rows."""
+        self._left.add(entry.side, self._memory.piece(entry).rows, self._random)
+        self._memory.forget(entry)
+        self.counters["rows_forgotten"] += entry.rows

@@ -1,0 +1,1 @@
+"""The partitionings of the Prefap paper, as printed: what only algorithm='prefap' and its rivals need."""

@@ -1,0 +1,347 @@
+"""Theta joins in tumbling windows, as rows arrive.
+
+Rows join within one window: the k-th `rows` rows of each input, or the same stretch of `every` microseconds.  A match
+leaves as soon as both its rows are there, so a window that never fills, or a cut into micro-batches, changes nothing in
+the result.  A window is forgotten once no row can enter it any more: all inputs have passed it, or the watermark has.
+Only then is it known which rows stay unmatched.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.columns.codes import Mask, order_codes, valid_mask
+from dovetail.columns.encode import Keys, usable
+from dovetail.columns.segments import concat
+from dovetail.conditions.comparison import Key, Step
+from dovetail.families.theta.kernel import Counters, Index
+from dovetail.families.theta.search import matched, search
+from dovetail.families.theta.spec import Options
+from dovetail.family import Changes
+
+METRICS = ("rows", "late", "evicted", "held_rows", "held_bytes", "comparisons", "candidates", "results", "kernel_us")
+"""What a call counts, in the order in which it leaves the operator."""
+
+CELLS = 64
+"""Cells of a stream in windows of time.  Stored state depends on the number, so it must not follow the session."""
+
+_HEAD = "head"
+
+
+@dataclass(frozen=True)
+class WindowStep:
+    """A step of the join: the aliases joined so far meet `right`."""
+
+    step: Step
+    right: int
+    """The position of the further input in the spec."""
+
+
+@dataclass(frozen=True)
+class WindowSpec:
+    """A theta join in windows.
+
+    A segment of input `i` has ``payload[i]`` columns, then its key columns ``keys[i]``, and in time windows the event
+    time last, a timestamp or a number of microseconds.  `steps` follow the order in which inputs are joined; the first
+    input of that order is `first`.
+    """
+
+    payload: tuple[int, ...]
+    keys: tuple[tuple[Key, ...], ...]
+    aliases: tuple[str, ...]
+    first: int
+    steps: tuple[WindowStep, ...]
+    options: Options
+    rows: int | None = None
+    every: int | None = None
+    types: tuple[tuple[pa.DataType, ...], ...] = ()
+    """Arrow types of each input's payload."""
+
+    @property
+    def preserved(self) -> tuple[int, ...]:
+        """Inputs whose unmatched rows come out."""
+        return {"left": (0,), "right": (1,), "full": (0, 1), "anti": (0,)}.get(self.options.how, ())
+
+    def output_names(self) -> list[str]:
+        """Columns that leave the kernel: i0_0, i0_1 ... for the first input, i1_0 ... for the second, then p0, p1."""
+        inputs = range(1) if self.options.how in ("semi", "anti") else range(len(self.payload))
+        names = [f"i{at}_{c}" for at in inputs for c in range(self.payload[at])]
+        return [*names, *[f"p{at}" for at in inputs]] if self.options.how in ("left", "right", "full") else names
+
+
+@dataclass(frozen=True)
+class CellOfTime:
+    """The cell of each row in windows of time: rows of one window share a cell, and windows take turns.
+
+    Examples
+    --------
+    >>> CellOfTime(every=10, cells=4)(pa.RecordBatch.from_pydict({"t": [-1, 0, 9, 45, None]})).tolist()
+    [3, 0, 0, 0, 0]
+    """
+
+    every: int
+    cells: int
+
+    def __call__(self, rows: pa.RecordBatch) -> Index:
+        """Rows without a time match nothing, so any cell will do."""
+        times = rows.column(rows.num_columns - 1)
+        return np.where(valid_mask(times), _windows_of(times, self.every) % self.cells, 0)
+
+
+def _windows_of(times: pa.Array[Any], every: int) -> Index:
+    return order_codes(times, "int") // every
+
+
+class WindowKernel:
+    """The rows of every open window, and the join among them."""
+
+    def __init__(self, spec: WindowSpec) -> None:
+        self.spec = spec
+        self.counters = dict.fromkeys(METRICS, 0)
+        sides = len(spec.payload)
+        self._held: dict[int, list[list[pa.RecordBatch]]] = defaultdict(lambda: [[] for _ in range(sides)])
+        self._fresh: dict[int, list[list[pa.RecordBatch]]] = defaultdict(lambda: [[] for _ in range(sides)])
+        self._names: dict[int, list[str]] = defaultdict(list)
+        self._seen = [0] * sides
+        self._serial = 0
+        self._timeless: list[tuple[int, pa.RecordBatch]] = []
+        self._watermark: int | None = None
+        self._over = False
+        self._changes = Changes()
+        self._work = Counters()
+
+    def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
+        """Take up the state of the last call."""
+        self._watermark = watermark
+        for name in sorted(state, key=_serial_of):
+            rows = state[name]
+            if name == _HEAD:
+                self._seen = order_codes(rows.column("seen"), "int").tolist()
+                continue
+            window, side, serial = (int(part) for part in name.split("/"))
+            self._serial = serial + 1
+            self._held[window][side].append(rows)
+            self._names[window].append(name)
+
+    def push(self, side: int, rows: pa.RecordBatch) -> None:
+        """Sort new rows into their windows; rows of a closed window are late, and dropped."""
+        self.counters["rows"] += rows.num_rows
+        if self.spec.every is not None:
+            rows = self._in_time(side, rows)
+        if rows.num_rows == 0:
+            return
+        windows = self._windows(side, rows)
+        if side not in self.spec.preserved:
+            # A row with a NULL key has its place in the count, and nothing else to do here.
+            kept = np.flatnonzero(usable(rows.columns[self.spec.payload[side] :][: len(self.spec.keys[side])]))
+            rows, windows = rows.take(kept), windows[kept]
+            if kept.size == 0:
+                return
+        order = np.argsort(windows, kind="stable")
+        ordered = windows[order]
+        cuts = np.flatnonzero(np.diff(ordered)) + 1
+        starts, ends = np.append(0, cuts), np.append(cuts, ordered.size)
+        for start, end in zip(starts, ends, strict=True):
+            self._fresh[int(ordered[start])][side].append(rows.take(order[start:end]))
+
+    def _in_time(self, side: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Rows that an open window takes.  A row without a time belongs to no window, so it matches nothing."""
+        assert self.spec.every is not None
+        times = rows.column(rows.num_columns - 1)
+        if times.null_count:
+            self._timeless.append((side, rows.filter(times.is_null())))
+            rows = rows.filter(times.is_valid())
+        if self._watermark is None or rows.num_rows == 0:
+            return rows
+        ends = (self._windows(side, rows) + 1) * self.spec.every
+        late = ends <= self._watermark
+        self.counters["late"] += int(late.sum())
+        return rows.filter(pa.array(~late))
+
+    def _windows(self, side: int, rows: pa.RecordBatch) -> Index:
+        """The window of each row."""
+        if self.spec.rows is not None:
+            numbers = self._seen[side] + np.arange(rows.num_rows)
+            self._seen[side] += rows.num_rows
+            return numbers // self.spec.rows
+        assert self.spec.every is not None
+        return _windows_of(rows.column(rows.num_columns - 1), self.spec.every)
+
+    def end(self) -> None:
+        """Promise that no more rows come: every window closes."""
+        self._over = True
+
+    def results(self) -> Iterator[pa.RecordBatch]:
+        """New matches, and the last word on windows that close."""
+        for batch in self._results():
+            self.counters["results"] += batch.num_rows
+            yield batch
+
+    def _results(self) -> Iterator[pa.RecordBatch]:
+        began = time.perf_counter_ns()
+        for side, rows in self._timeless:
+            if side in self.spec.preserved:
+                tables = [rows if at == side else None for at in range(len(self.spec.payload))]
+                yield self._rows(tables, {side: np.arange(rows.num_rows)}, rows.num_rows)
+        for window in sorted(self._fresh):
+            yield from self._join(window)
+            self._keep(window)
+        for window in sorted(self._held):
+            if self._is_complete(window):
+                yield from self._close(window)
+        self.counters["kernel_us"] += (time.perf_counter_ns() - began) // 1000
+        self.counters["comparisons"] += self._work.comparisons
+        for sides in self._held.values():
+            for batches in sides:
+                self.counters["held_rows"] += sum(batch.num_rows for batch in batches)
+                self.counters["held_bytes"] += sum(batch.nbytes for batch in batches)
+
+    def changes(self) -> Changes:
+        """Segments to store and names to forget; a segment that came and went within the call is neither."""
+        if self.spec.rows is not None:
+            self._changes.stored[_HEAD] = pa.RecordBatch.from_pydict({"seen": self._seen})
+        return self._changes
+
+    def wake_at(self) -> int | None:
+        """The end of the first open window of time."""
+        if self.spec.every is None or not self._held:
+            return None
+        return (min(self._held) + 1) * self.spec.every
+
+    # ----------------------------------------------------------------------------------------------------------
+
+    def _keep(self, window: int) -> None:
+        for side, batches in enumerate(self._fresh[window]):
+            if batches:
+                rows = concat(batches)
+                name = f"{window}/{side}/{self._serial}"
+                self._serial += 1
+                self._held[window][side].append(rows)
+                self._names[window].append(name)
+                self._changes.stored[name] = rows
+        del self._fresh[window]
+
+    def _is_complete(self, window: int) -> bool:
+        if self._over:
+            return True
+        if self.spec.rows is not None:
+            return all(seen >= (window + 1) * self.spec.rows for seen in self._seen)
+        assert self.spec.every is not None
+        return self._watermark is not None and (window + 1) * self.spec.every <= self._watermark
+
+    def _join(self, window: int) -> Iterator[pa.RecordBatch]:
+        """Matches that need at least one new row: each new part with what was there and the new parts before it."""
+        if self.spec.options.how in ("semi", "anti"):
+            return
+        sides = range(len(self.spec.payload))
+        old = [self._held[window][side] for side in sides]
+        new = self._fresh[window]
+        for turn in sides:
+            if not new[turn]:
+                continue
+            tables = []
+            for side in sides:
+                parts = new[side] if side == turn else old[side] + (new[side] if side < turn else [])
+                tables.append(concat(parts) if parts else None)
+            if all(table is not None for table in tables):
+                yield from self._combinations([table for table in tables if table is not None])
+
+    def _combinations(self, tables: list[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        first = self.spec.first
+        chosen: dict[int, Index] = {first: np.arange(tables[first].num_rows)}
+        for number, step in enumerate(self.spec.steps):
+            last = number == len(self.spec.steps) - 1
+            gathered: list[dict[int, Index]] = []
+            for part in self._extend(tables, chosen, step):
+                if last:
+                    count = next(iter(part.values())).size
+                    self.counters["candidates"] += count
+                    yield self._rows(tables, part, count)
+                else:
+                    gathered.append(part)
+            if not last:
+                if not gathered:
+                    return
+                chosen = {side: np.concatenate([part[side] for part in gathered]) for side in gathered[0]}
+
+    def _extend(
+        self, tables: list[pa.RecordBatch], chosen: dict[int, Index], step: WindowStep
+    ) -> Iterator[dict[int, Index]]:
+        left_rows = dict(chosen)
+        right_rows = {step.right: np.arange(tables[step.right].num_rows)}
+        points, boxes = (right_rows, left_rows) if step.step.swapped else (left_rows, right_rows)
+        point_keys = self._keys(tables, points, step.step.point_keys)
+        box_keys = self._keys(tables, boxes, step.step.box_keys)
+        for i, j in search(step.step, self.spec.options, point_keys, box_keys, self._work):
+            yield {**{s: rows[i] for s, rows in points.items()}, **{s: rows[j] for s, rows in boxes.items()}}
+
+    def _keys(self, tables: list[pa.RecordBatch], rows: dict[int, Index], wanted: tuple[Key, ...]) -> Keys:
+        keys = []
+        for key in wanted:
+            side = self.spec.aliases.index(key.alias)
+            column = tables[side].column(self.spec.payload[side] + self.spec.keys[side].index(key))
+            keys.append(column.take(rows[side]))
+        return keys
+
+    def _rows(self, tables: Sequence[pa.RecordBatch | None], chosen: dict[int, Index], count: int) -> pa.RecordBatch:
+        """Output rows: the payload of every input, NULL for inputs that `chosen` lacks."""
+        columns: list[pa.Array[Any]] = []
+        names = self.spec.output_names()
+        inputs = range(1) if self.spec.options.how in ("semi", "anti") else range(len(self.spec.payload))
+        for side in inputs:
+            table = tables[side]
+            if side in chosen and table is not None:
+                part = table.select(range(self.spec.payload[side])).take(chosen[side])
+                columns += part.columns
+            else:
+                columns += [pa.nulls(count, kind) for kind in self.spec.types[side]]  # type: ignore[call-overload]
+        if self.spec.options.how in ("left", "right", "full"):
+            columns += [pa.array(np.full(count, side in chosen)) for side in inputs]
+        return pa.RecordBatch.from_arrays(columns, names=names)
+
+    def _close(self, window: int) -> Iterator[pa.RecordBatch]:
+        tables = [concat(batches) if batches else None for batches in self._held[window]]
+        semi = self.spec.options.how == "semi"
+        for side in (0,) if semi else self.spec.preserved:
+            table = tables[side]
+            if table is None:
+                continue
+            hit = self._matched(tables, side)
+            wanted = np.flatnonzero(hit if semi else ~hit)
+            if wanted.size:
+                yield self._rows(tables, {side: wanted}, wanted.size)
+        self.counters["evicted"] += sum(table.num_rows for table in tables if table is not None)
+        for name in self._names.pop(window, []):
+            if self._changes.stored.pop(name, None) is None:
+                self._changes.dropped.add(name)
+        del self._held[window]
+
+    def _matched(self, tables: list[pa.RecordBatch | None], side: int) -> Mask:
+        table, other = tables[side], tables[1 - side]
+        assert table is not None
+        if other is None:
+            return np.zeros(table.num_rows, dtype=np.bool_)
+        step = self.spec.steps[0].step
+        both = [table, other] if side == 0 else [other, table]
+        rows = [np.arange(both[at].num_rows) for at in (0, 1)]
+        points_side = 1 if step.swapped else 0
+        point_keys = self._keys(both, {points_side: rows[points_side]}, step.point_keys)
+        box_keys = self._keys(both, {1 - points_side: rows[1 - points_side]}, step.box_keys)
+        if points_side == side:
+            return matched(step, self.spec.options, point_keys, box_keys, self._work)
+        found = np.zeros(table.num_rows, dtype=np.bool_)
+        for _, j in search(step, self.spec.options, point_keys, box_keys, self._work):
+            found[j] = True
+        return found
+
+
+def _serial_of(name: str) -> int:
+    """Segments are taken up in the order in which they were made."""
+    return -1 if name == _HEAD else int(name.rsplit("/", 1)[1])

@@ -1,0 +1,1 @@
+"""The nested-loop, hash and merge W-join, as printed."""

@@ -1,0 +1,1 @@
+"""Plans to frames: one module per family."""

@@ -1,0 +1,114 @@
+"""Best-match joins as Spark frames, batch and streaming alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Any
+
+from pyspark import TaskContext
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from dovetail.families.bestmatch.router import cut_axes, static_routing
+from dovetail.families.bestmatch.spec import BestSpec
+from dovetail.families.bestmatch.stages import FinishStage, FitStage, RouteStage
+from dovetail.families.bestmatch.stream import METRICS, BestKernel, output_names
+from dovetail.families.bestmatch.stream_recent import RecentKernel
+from dovetail.plan.bestmatch import BestPlan
+from dovetail.spark.frames import Side, identity
+from dovetail.spark.keys import hash_column, key_columns
+from dovetail.spark.metrics import Handle, Recorder, attach
+from dovetail.spark.routing import arrow_function, carrying, fitted, sampled
+from dovetail.spark.stream import PACKED, run_kernel
+
+
+def best_frame(frames: Mapping[str, DataFrame], plan: BestPlan) -> DataFrame:
+    """The lazy frame of a plan, one struct column per alias."""
+    sides = [Side.of(alias, frame) for alias, frame in frames.items()]
+    spec = plan.spec
+    flat = [_flat(side, plan, at) for at, side in enumerate(sides)]
+    streaming = bool(plan.streams)
+    blind = static_routing(spec, plan.cells, numbered=not streaming).to_buffer().to_pybytes()
+    routing = _routing(flat, plan, blind) if plan.sampled else None
+    packed = []
+    for at, frame in enumerate(flat):
+        stage = RouteStage(
+            spec, at, spec.payload[at] + len(plan.keys[at]), blind if routing is None else None, _task_number
+        )
+        packed.append(carrying(frame, ["*"], routing).mapInArrow(arrow_function(stage), PACKED))
+    make: Any = partial(RecentKernel if spec.max_age is not None else BestKernel, spec)
+    handle = Handle(plan)
+    recorder = Recorder(f"dovetail({','.join(plan.inputs)})", plan.partitions, streaming=streaming, names=METRICS)
+    handle.recorders.append(recorder)
+    event_time = spec.disorder == "watermark" or spec.max_age is not None
+    fields = _fields(spec, sides, flat)
+    join = identity(frames, plan.identity())
+    rows = run_kernel(packed, make, recorder, fields, join, event_time=event_time, partitions=plan.partitions)
+    return attach(_finished(recorder, rows, sides, plan), handle)
+
+
+def _task_number() -> int:
+    context = TaskContext.get()
+    return context.partitionId() if context is not None else 0
+
+
+def _flat(side: Side, plan: BestPlan, at: int) -> DataFrame:
+    """Payload, keys, and the hash of the equality keys where there are any."""
+    columns: list[Column] = side.payload_columns()
+    columns += key_columns(plan.keys[at])
+    if plan.by:
+        columns.append(hash_column([pair[at] for pair in plan.by]))
+    return side.frame.select(*columns)
+
+
+def _routing(flat: list[DataFrame], plan: BestPlan, blind: bytes) -> Column:
+    """Cells cut at quantiles of a sample; without a key or a maximum distance only the number of rows counts."""
+    first = len(plan.spec.by)
+    names = [*[f"k{first + at}" for at in cut_axes(plan.spec)], *(["h"] if plan.by else [])]
+    samples = [sampled(frame, names, side=side) for side, frame in enumerate(flat)]
+    return fitted(samples, FitStage(plan.spec, plan.partitions), blind)
+
+
+def _finished(recorder: Recorder, rows: DataFrame, sides: list[Side], plan: BestPlan) -> DataFrame:
+    """What the cells found as the user's rows."""
+    spec = plan.spec
+    if plan.values:
+        rows = _evaluated(rows, sides, plan)
+    if spec.wide and not (plan.values and spec.how != "inner"):
+        # The best of every cell are few, and one task tells the best of all.
+        finish = FinishStage(spec, grouped=False)
+        rows = rows.repartition(1).mapInArrow(arrow_function(finish), rows.schema)
+    if spec.wide:
+        rows = recorder.finished(rows)
+    columns: list[Column] = []
+    for at, side in enumerate(sides):
+        columns += side.structs(f"i{at}_", present=F.col(f"p{at}") if spec.keep else None)
+    extra = [F.col(name) for name in ("_change", "_time") if name in rows.columns]
+    return rows.select(*columns, *extra)
+
+
+def _evaluated(rows: DataFrame, sides: list[Side], plan: BestPlan) -> DataFrame:
+    """Candidates with the values that Spark computes, and of them the best of each task."""
+    structs: list[Column] = []
+    for at, side in enumerate(sides):
+        structs += side.structs(f"i{at}_")
+    # An alias may be called as our own columns are.  No alias contains a #.
+    both = rows.select(*structs, F.struct(*rows.columns).alias("#found"))
+    values = [F.expr(sql).alias(f"e{number}") for number, sql in enumerate(plan.values)]
+    judged = both.select("#found.*", *values)
+    finish = FinishStage(plan.spec, grouped=plan.spec.how != "inner")
+    return judged.mapInArrow(arrow_function(finish), judged.schema)
+
+
+def _fields(spec: BestSpec, sides: list[Side], flat: list[DataFrame]) -> list[T.StructField]:
+    """What leaves the kernel, with Spark's types."""
+    kinds: dict[str, T.DataType] = {
+        "p0": T.BooleanType(), "p1": T.BooleanType(), "o": T.BooleanType(), "_change": T.StringType(),
+        "_time": T.TimestampType(), "g": T.LongType(), "i": T.LongType(), "j": T.LongType(),
+    }  # fmt: skip
+    for at, side in enumerate(sides):
+        kinds |= {f"i{at}_{number}": field.dataType for number, (_, field) in enumerate(side.payload)}
+        kinds |= {f"k{at}_{number}": flat[at].schema[f"k{number}"].dataType for number in range(spec.keys)}
+    return [T.StructField(name, kinds[name]) for name in output_names(spec)]

@@ -1,0 +1,1 @@
+"""Sessions, Java, and the Python processes that Spark starts."""

@@ -1,0 +1,120 @@
+"""Watermarks that a row of the far future cannot move."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import TypeVar
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from dovetail.conditions.durations import duration
+from dovetail.conditions.names import quoted
+from dovetail.errors import ArgumentError, UnsupportedTypeError, unknown_alias, unknown_column
+
+Length = str | timedelta
+Value = TypeVar("Value", str, str | timedelta)
+_TIMES = (T.TimestampType, T.TimestampNTZType)
+
+
+def watermarked(
+    inputs: Mapping[str, DataFrame],
+    *,
+    time: str | Mapping[str, str],
+    delay: Length | Mapping[str, Length],
+    max_ahead: Length | Mapping[str, Length],
+    clock: str | Mapping[str, str] | None = None,
+) -> dict[str, DataFrame]:
+    """Give streams their watermarks, after dropping and counting rows that lie too far in the future.
+
+    A watermark follows the largest time that a stream has shown.  One row dated next year makes all rows until then
+    late: joins drop them and let go of their state.  Spark computes the watermark where ``withWatermark`` stands,
+    before any join sees the row, so such rows have to go before that.  This function does both, in that order.
+
+    Parameters
+    ----------
+    inputs
+        A mapping from an alias to a DataFrame, as the joins take it; frames without a watermark.
+    time
+        The time column, one name for all inputs or one for each alias; a timestamp, with or without a zone.
+    delay
+        How late a row may come, as in ``withWatermark``.
+    max_ahead
+        How far ahead of the clock a row's time may be.  Rows without a time stay.
+    clock
+        A column that says when a row arrived, such as the ``timestamp`` of Kafka.  By default it is the time at which
+        the micro-batch was planned, which Spark writes down: a micro-batch that is done again drops the same rows.
+        Name a column to replay old data, whose future is past by now.
+
+    Returns
+    -------
+    dict[str, DataFrame]
+        The inputs, to be handed to a join.  The progress of a query that reads them has ``early(A)`` among its observed
+        metrics, with the number of rows dropped as ``early_A``.
+
+    Examples
+    --------
+    >>> import dovetail as dt
+    >>> spark = dt.session()
+    >>> rate = spark.readStream.format("rate").load()
+    >>> inputs = dt.watermarked({"A": rate, "B": rate}, time="timestamp", delay="10 seconds", max_ahead="1 hour")
+    >>> pairs = dt.window_join(inputs, on="A.value = B.value", time="timestamp", within="1 minute")
+    >>> pairs.isStreaming
+    True
+    """
+    if not isinstance(inputs, Mapping) or not inputs:
+        raise ArgumentError(
+            f"the inputs are {type(inputs).__name__}", accepted="a mapping from an alias to a DataFrame, not empty"
+        )
+    found = {}
+    for alias, frame in inputs.items():
+        column = _of(alias, time, inputs, "time=")
+        arrived = None if clock is None else _of(alias, clock, inputs, "clock=")
+        late = duration(_of(alias, delay, inputs, "delay="), argument="delay")
+        ahead = duration(_of(alias, max_ahead, inputs, "max_ahead="), argument="max_ahead")
+        found[alias] = _guarded(alias, frame, column, arrived, ahead).withWatermark(column, f"{late} microseconds")
+    return found
+
+
+def _of(alias: str, given: Value | Mapping[str, Value], inputs: Mapping[str, object], where: str) -> Value:
+    """The value of one input, where an argument has one for all or one for each."""
+    if not isinstance(given, Mapping):
+        return given
+    for name in given:
+        if name not in inputs:
+            raise unknown_alias(str(name), inputs, where=where)
+    if alias not in given:
+        raise ArgumentError(f"{where} has no entry for {alias!r}", accepted="an entry for every input, or one for all")
+    return given[alias]
+
+
+def _guarded(alias: str, frame: DataFrame, column: str, arrived: str | None, ahead: int) -> DataFrame:
+    """The frame without rows of the future, which an observation counts."""
+    field = _time(alias, frame, column, "time=")
+    if "spark.watermarkDelayMs" in field.metadata:
+        raise ArgumentError(
+            f"{alias!r} has a watermark on {column!r} already, which rows of the future move before they are dropped",
+            accepted="a stream without a watermark: this function gives it one",
+        )
+    now: Column = F.current_timestamp()
+    if arrived is not None:
+        _time(alias, frame, arrived, "clock=")
+        now = F.col(quoted(arrived))
+    early = F.coalesce(F.col(quoted(column)) > F.timestamp_add("MICROSECOND", F.lit(ahead), now), F.lit(False))
+    counted = frame.observe(f"early({alias})", F.coalesce(F.sum(early.cast("long")), F.lit(0)).alias(f"early_{alias}"))
+    return counted.filter(~early)
+
+
+def _time(alias: str, frame: DataFrame, column: str, where: str) -> T.StructField:
+    fields = {field.name.casefold(): field for field in frame.schema.fields}
+    field = fields.get(str(column).casefold())
+    if field is None:
+        raise unknown_column(str(column), alias, frame.columns, where=where)
+    if not isinstance(field.dataType, _TIMES):
+        raise UnsupportedTypeError(
+            f"{where.rstrip('=')}={column!r} has the type {field.dataType.simpleString()} in {alias!r}",
+            accepted="a column of type timestamp or timestamp_ntz, which can be compared with a clock",
+        )
+    return field

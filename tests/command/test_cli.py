@@ -1,0 +1,215 @@
+"""The command line."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from contextlib import contextmanager
+
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner
+
+import dovetail
+from dovetail.command.cli import app
+from dovetail.command.demo import Sizes
+from dovetail.errors import SetupError
+
+run = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}).invoke
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch):
+    """The folder in which the demo makes its own, so that a test sees what is left of them."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    return tmp_path
+
+
+def test_version():
+    done = run(app, ["--version"])
+    assert done.exit_code == 0
+    assert dovetail.__version__ in done.output
+
+
+def test_help_lists_the_commands():
+    done = run(app, ["--help"])
+    assert done.exit_code == 0
+    for command in ("demo", "run", "explain", "top", "bench", "data", "Exit codes"):
+        assert command in done.output
+
+
+def test_help_of_demo():
+    done = run(app, ["demo", "--help"])
+    assert done.exit_code == 0
+    assert "quick" in done.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["demo", "--rows", "3"],
+        ["demo", "--rows", "many"],
+        ["dance"],
+        ["run"],
+        ["run", "job.yaml", "--mode", "fast"],
+        ["run", "job.yaml", "--set", "folder"],
+        ["data", "unknown", "folder"],
+        ["bench", "unknown"],
+    ],
+)
+def test_refused_before_spark_starts(arguments):
+    done = run(app, arguments)
+    assert done.exit_code == 2
+    assert "Traceback" not in done.output
+
+
+def test_help_loads_no_spark():
+    code = (
+        "import sys\nfrom dovetail.command.cli import app\n"
+        "try:\n    app(['demo', '--help'])\nexcept SystemExit:\n    sys.exit('pyspark' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False, capture_output=True).returncode == 0
+
+
+def failing(error: Exception, said: bytes):
+    @contextmanager
+    def start(app, log, *, conf=None):
+        log.write_bytes(said)
+        raise error
+        yield
+
+    return start
+
+
+@pytest.mark.parametrize(
+    "error", [SetupError("no Java", hint="install it"), OSError("disk full"), KeyboardInterrupt()], ids=repr
+)
+def test_a_failure_is_a_message(error, monkeypatch, temporary):
+    monkeypatch.setattr("dovetail.spark.runtime.quiet.quiet_session", failing(error, b""))
+    done = run(app, ["demo", "--quick"])
+    assert done.exit_code == (130 if isinstance(error, KeyboardInterrupt) else 1)
+    assert "Traceback" not in done.output
+    assert (str(error).splitlines() or ["interrupted"])[0] in done.output
+    assert not list(temporary.iterdir())
+
+
+def test_a_failure_keeps_what_spark_said(monkeypatch, temporary):
+    from pyspark.errors import PySparkException
+
+    error = PySparkException("it broke\nat line 1\nat line 2\nat org.apache.Trace")
+    monkeypatch.setattr("dovetail.spark.runtime.quiet.quiet_session", failing(error, b"a long story"))
+    done = run(app, ["demo"])
+    assert done.exit_code == 1
+    assert "it broke" in done.output
+    assert "org.apache.Trace" not in done.output
+    (log,) = temporary.iterdir()
+    assert str(log) in done.output
+    assert log.read_bytes() == b"a long story"
+
+
+@pytest.mark.parametrize(
+    ("rows", "quick", "expected", "cut"),
+    [(None, False, 400_000, 10_000), (None, True, 40_000, 1_000), (8_000, True, 8_000, 200)],
+)
+def test_sizes(rows, quick, expected, cut):
+    sizes = Sizes.of(rows, quick=quick)
+    assert (sizes.rows, sizes.cut) == (expected, cut)
+
+
+def test_the_cut_has_an_upper_bound():
+    assert Sizes.of(4_000_000, quick=False).cut == 10_000
+
+
+@pytest.fixture
+def shared(spark, monkeypatch):
+    """The session of all tests in the place of one that a command starts."""
+
+    @contextmanager
+    def session(app, log, *, conf=None):
+        yield spark
+
+    monkeypatch.setattr("dovetail.spark.runtime.quiet.quiet_session", session)
+    partitions = spark.conf.get("spark.sql.shuffle.partitions")
+    spark.conf.set("spark.sql.shuffle.partitions", 1)
+    yield spark
+    spark.conf.set("spark.sql.shuffle.partitions", partitions)
+
+
+@pytest.mark.usefixtures("shared")
+def test_demo(temporary):
+    report = temporary / "report.html"
+    done = run(app, ["demo", "--quick", "--rows", "8000", "--report", str(report)])
+    assert done.exit_code == 0, done.output
+    assert done.stderr == ""
+    # Spark and Dovetail agree on the cut, the large join gives about two matches a row, the stream gives some.
+    assert "Dovetail found the same" in done.stdout
+    assert (matches := re.search(r"8,000 x 8,000\s+([\d,]+)\s+[\d.]+", done.stdout))
+    assert 14_000 < int(matches[1].replace(",", "")) < 18_000
+    assert (stream := re.search(r"micro-batches\s+1,500 objects\s+([\d,]+)", done.stdout))
+    assert int(stream[1].replace(",", "")) > 0
+    assert not list(temporary.glob("dovetail-demo-*"))
+    # The report holds its pictures and fetches nothing.
+    page = report.read_text(encoding="utf-8")
+    assert page.count("data:image/png;base64,") == 3
+    assert "<script" not in page
+    assert not re.search(r"(?:src|href)=\"(?!data:)", page)
+
+
+JOB = """\
+mode: stream
+generate: {dataset: cameras, into: data, batches: 3, objects: 20}
+spark: {master: "local[2]", conf: {spark.sql.shuffle.partitions: 1}}
+inputs:
+  A: &camera
+    format: parquet
+    path: data/A
+    schema: obj long, speed long, ts timestamp
+    options: {maxFilesPerTrigger: 1}
+    watermark: {column: ts, delay: 5 seconds}
+  B: {<<: *camera, path: data/B}
+join: {kind: window, on: A.obj = B.obj, time: ts, within: 5 seconds, select: [A.obj]}
+output: {format: parquet, path: out, checkpoint: chk, trigger: 1 second, mode: {batch: overwrite}}
+"""
+
+
+def test_a_broken_job_file_is_wrong_usage(tmp_path):
+    (tmp_path / "job.yaml").write_text(JOB.replace("trigger:", "triger:"), encoding="utf-8")
+    done = run(app, ["run", str(tmp_path / "job.yaml")])
+    assert done.exit_code == 2
+    assert "job.yaml:13: output has no key 'triger'" in done.output
+    assert "did you mean 'trigger'?" in done.output
+    assert "Traceback" not in done.output
+
+
+@pytest.mark.usefixtures("shared")
+def test_a_stream_runs_until_it_is_interrupted(tmp_path):
+    """In a process of its own, with the session that it starts itself, and quietly."""
+    job = tmp_path / "job.yaml"
+    job.write_text(JOB, encoding="utf-8")
+    environment = {"DOVETAIL_STATE": str(tmp_path / "state"), "COLUMNS": "200"}
+    command = [sys.executable, "-u", "-m", "dovetail", "run", str(job)]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
+    ) as running:
+        seen = []
+        for line in running.stdout:
+            seen.append(line)
+            if line.startswith("batch 1,"):
+                running.send_signal(signal.SIGINT)
+        errors = running.stderr.read()
+        assert running.wait(timeout=120) == 130, errors
+    assert errors == ""
+    assert seen[-1] == "stopped; the next run goes on from here\n"
+    # The next run goes on where this one stopped, and ends: nothing is lost, nothing is there twice.
+    done = run(app, ["run", str(job), "--once"], env=environment)
+    assert done.exit_code == 0, done.output
+    assert "batch 0," not in done.stdout
+    assert "batch 1," not in done.stdout
+    found = pq.read_table(tmp_path / "out")["obj"].to_pylist()
+    assert sorted(found) == sorted(pq.read_table(tmp_path / "data" / "B")["obj"].to_pylist())
+    shown = run(app, ["top", "--once"], env=environment)
+    assert "job" in shown.output
+    assert "finished" in shown.output

@@ -1,0 +1,96 @@
+"""The code blocks of the pages in docs/ run, each page as one program of its own."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import dovetail
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = sorted((ROOT / "docs").glob("*.md"))
+BLOCK = re.compile(r"^(?P<indent> *)```python\n(?P<code>.*?)^ *```", re.DOTALL | re.MULTILINE)
+LINK = re.compile(r"\]\((?!https?:|#)(?P<path>[^)#\s]+)")
+
+
+def test_there_are_pages():
+    assert {page.name for page in PAGES} >= {"how-it-works.md", "theta.md"}
+
+
+def test_the_site_builds_and_its_links_hold(tmp_path):
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for page in PAGES:
+        html = (tmp_path / page.name).with_suffix(".html").read_text(encoding="utf-8")
+        # The page must not fetch anything from elsewhere when it is opened.
+        assert not re.search(r'<(?:script|img)[^>]* src="https?:', html)
+        assert not re.search(r'<link[^>]* rel="stylesheet"[^>]* href="https?:', html)
+    assert (tmp_path / "experiments" / "prefap" / "index.html").is_file()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_page_runs(page, spark):
+    text = page.read_text(encoding="utf-8")
+    blocks = list(BLOCK.finditer(text))
+    assert blocks, f"{page.name} has no Python code block"
+    names: dict[str, object] = {"__name__": "__main__", "spark": spark}
+    for block in blocks:
+        line = text.count("\n", 0, block.start("code"))
+        code = re.sub(rf"^{block['indent']}", "", block["code"], flags=re.MULTILINE)
+        # Blank lines in front make tracebacks show the line of the page.
+        exec(compile("\n" * line + code, str(page), "exec"), names)
+
+
+def test_every_class_of_errors_is_explained():
+    page = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    for name in dovetail.__all__:
+        found = getattr(dovetail, name)
+        if isinstance(found, type) and issubclass(found, dovetail.DovetailError):
+            assert f"`dt.{name}`" in page
+
+
+def test_the_messages_in_troubleshooting_exist():
+    """Each message that the page quotes stands in the source, between its dots word for word."""
+    text = (ROOT / "docs" / "troubleshooting.md").read_text(encoding="utf-8")
+    table = text[text.index("## Messages of Dovetail") : text.index("## Messages of Spark")]
+    cells = [line.split("|")[1] for line in table.splitlines() if line.startswith("| `")]
+    quoted = [message for cell in cells for message in re.findall(r"`([^`]+)`", cell)]
+    assert len(quoted) > 30
+    source = "".join(file.read_text(encoding="utf-8") for file in sorted((ROOT / "src").rglob("*.py")))
+    # A message may stand in two neighbouring literals, and has values where the page has dots.
+    source = re.sub(r'"\s*f?"', "", source)
+    for message in quoted:
+        if message.startswith(("job.yaml", "SQL, line", "on, line", "dt.")):
+            continue
+        for part in filter(str.strip, message.split("...")):
+            assert part.strip() in source, message
+
+
+def test_the_tests_named_in_guarantees_exist():
+    """A guarantee without the test that shows it is a wish."""
+    text = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", text)
+    assert len(named) > 40
+    sources = {file: (ROOT / file).read_text(encoding="utf-8") for file, _ in named if (ROOT / file).is_file()}
+    missing = [f"{file}::{test}" for file, test in named if f"\ndef {test}(" not in sources.get(file, "")]
+    assert not missing
+    for table in re.split(r"\n(?=## )", text)[1:]:
+        rows = [line for line in table.splitlines() if line.startswith("|")][2:]
+        assert all("`tests/" in row or "there are none" in row for row in rows), table.splitlines()[0]
+
+
+@pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=lambda page: page.name)
+def test_links_lead_somewhere(page):
+    missing = [
+        link["path"]
+        for link in LINK.finditer(page.read_text(encoding="utf-8"))
+        if not (page.parent / link["path"]).exists()
+    ]
+    assert not missing

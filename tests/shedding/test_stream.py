@@ -1,0 +1,87 @@
+"""Kernels that shed, against the window join: exact at full throttle, a subset at any other, whatever the join."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.window.harness import run_batch, run_stream
+from tests.window.shapes import cases, schedules
+from tests.window.test_stream import delays, spec_of
+
+from dovetail.families.shedding.slices import Slices
+from dovetail.families.shedding.spec import Harvest, RandomDrop
+from dovetail.families.shedding.stream import HarvestKernel
+from dovetail.families.shedding.stream_drop import DropKernel
+
+widths = st.integers(1, 12)
+
+
+def harvesting(shed: Harvest, width: int):
+    return lambda spec: HarvestKernel(spec, shed=shed, slices=Slices.of(spec.hull, width))
+
+
+def dropping(shed: RandomDrop):
+    return lambda spec: DropKernel(spec, shed=shed)
+
+
+@given(
+    case=cases(most=5),
+    data=st.data(),
+    width=widths,
+    sample=st.sampled_from([0.1, 0.5, 1.0]),
+    algorithm=st.sampled_from(["auto", "nested"]),
+)
+def test_full_throttle_is_the_window_join(case, data, width, sample, algorithm):
+    waits = [data.draw(delays) for _ in case.aliases]
+    spec = spec_of(case, streaming=True, delays=waits, algorithm=algorithm)
+    schedule = data.draw(schedules(case.tables, waits))
+    make = harvesting(Harvest(throttle=1.0, sample=sample, seed=data.draw(st.integers(0, 9))), width)
+    joined = run_stream(spec, case.tables, schedule, flush=10_000, make=make)
+    exact = run_stream(spec, case.tables, schedule, flush=10_000)
+    assert joined.found == exact.found == case.expected()
+    assert joined.by_call == exact.by_call
+    assert joined.total("missed") == joined.total("missed_variance") == 0
+    dropped = run_stream(spec, case.tables, schedule, flush=10_000, make=dropping(RandomDrop(throttle=1.0)))
+    assert dropped.found == exact.found
+    assert dropped.total("rows_dropped") == 0
+
+
+@given(case=cases(most=4), width=widths)
+def test_full_throttle_in_batch(case, width):
+    spec = spec_of(case, streaming=False)
+    assert run_batch(spec, case.tables, make=harvesting(Harvest(), width)).found == case.expected()
+
+
+@given(
+    case=cases(most=4),
+    data=st.data(),
+    width=widths,
+    throttle=st.floats(0.01, 0.99),
+    sample=st.sampled_from([0.1, 0.5]),
+    algorithm=st.sampled_from(["auto", "nested"]),
+    histograms=st.sampled_from(["stream", "pair"]),
+)
+def test_always_a_subset(case, data, width, throttle, sample, algorithm, histograms):
+    waits = [data.draw(delays) for _ in case.aliases]
+    spec = spec_of(case, streaming=True, delays=waits, algorithm=algorithm)
+    schedule = data.draw(schedules(case.tables, waits))
+    expected = case.expected()
+    shed = Harvest(throttle=throttle, sample=sample, histograms=histograms, memory=data.draw(MEMORY))
+    assert run_stream(spec, case.tables, schedule, make=harvesting(shed, width)).found <= expected
+    drop = RandomDrop(throttle=throttle)
+    assert run_stream(spec, case.tables, schedule, make=dropping(drop)).found <= expected
+
+
+MEMORY = st.sampled_from([None, "selected", 300])
+
+
+@given(case=cases(most=2), data=st.data(), width=widths)
+@pytest.mark.parametrize("throttle", [0.3, 1.0])
+def test_semi_joins(throttle, case, data, width):
+    waits = [data.draw(delays) for _ in case.aliases]
+    spec = spec_of(case, streaming=True, delays=waits, how="semi")
+    schedule = data.draw(schedules(case.tables, waits))
+    found = run_stream(spec, case.tables, schedule, make=harvesting(Harvest(throttle=throttle), width)).found
+    expected = case.expected("semi")
+    assert found == expected if throttle == 1.0 else found <= expected
