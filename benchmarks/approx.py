@@ -58,7 +58,8 @@ def segment(rows: int, keys: int, seed: int) -> pa.RecordBatch:
 def kernel(policy: str, rows: int) -> Result:
     """Two inputs of `rows` rows each, every value about five times in each, a tenth of the rows in memory."""
     from dovetail.conditions.comparison import Key
-    from dovetail.families.approx.spec import ApproxSpec, Limit
+    from dovetail.conditions.limits import Limit
+    from dovetail.families.approx.spec import ApproxSpec
     from dovetail.families.approx.stream import ApproxKernel
 
     keys = tuple((Key(f"`{alias}`.`k`", "BIGINT", alias),) for alias in "RS")

@@ -16,10 +16,11 @@ import pyarrow as pa
 from data import Values
 
 from dovetail.conditions.comparison import Key
+from dovetail.conditions.limits import Limit
 from dovetail.families.approx.kernel import Call
 from dovetail.families.approx.priorities import FULL, flush, offer_to_queue
 from dovetail.families.approx.reservoirs import offer_to_reservoir
-from dovetail.families.approx.spec import ApproxSpec, Limit
+from dovetail.families.approx.spec import ApproxSpec
 from dovetail.families.approx.stream import ApproxKernel
 from dovetail.reference.approx import divergence, mean_square_error
 

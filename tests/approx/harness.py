@@ -11,8 +11,9 @@ import pyarrow as pa
 
 from dovetail.columns.segments import pack, unpack
 from dovetail.conditions.comparison import Key
+from dovetail.conditions.limits import Limit
 from dovetail.families.approx.compiled import buckets_of, draws
-from dovetail.families.approx.spec import ApproxSpec, Limit
+from dovetail.families.approx.spec import ApproxSpec
 from dovetail.families.approx.stream import METRICS, ApproxKernel
 
 NAMES = ("A", "B", "C", "D")

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.conditions.comparison import KeyType
+from dovetail.conditions.limits import Limit, memory_limit
 from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError, PredicateError
 from dovetail.families.approx.encode import row_bytes
 from dovetail.families.approx.router import budgets, cells_of, cut
-from dovetail.families.approx.spec import Limit, Options, cell_count, memory_limit
+from dovetail.families.approx.spec import Options, cell_count
 from dovetail.plan.approx import plan_approx
 from dovetail.plan.theta import Facts
 

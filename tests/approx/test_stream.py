@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 from dovetail.columns.segments import unpack
 from dovetail.conditions.comparison import KeyType, build_step
 from dovetail.conditions.forms import Band, Bound, Term
+from dovetail.conditions.limits import Limit
 from dovetail.errors import DovetailError
-from dovetail.families.approx.spec import POLICIES, Edge, Limit
+from dovetail.families.approx.spec import POLICIES, Edge
 from dovetail.reference.approx import approx_join
 
 from .harness import Driver, bucket_of, draw_of, equality_spec, exact, run

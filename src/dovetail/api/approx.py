@@ -6,8 +6,9 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.conditions.limits import memory_limit
 from dovetail.conditions.predicates import parse
-from dovetail.families.approx.spec import Allocation, Options, Policy, memory_limit
+from dovetail.families.approx.spec import Allocation, Options, Policy
 from dovetail.plan.approx import plan_approx
 
 if TYPE_CHECKING:

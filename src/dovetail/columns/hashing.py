@@ -13,6 +13,17 @@ from dovetail.columns.numba_cache import njit
 
 Index = npt.NDArray[np.int64]
 
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+"""2**64 over the golden ratio: multiplying by it spreads consecutive numbers over the whole range."""
+
+
+@njit(inline="always")
+def mixed(value: np.uint64) -> np.uint64:  # pragma: no cover - compiled
+    """Every bit of a number into every bit of the result (the finaliser of splitmix64)."""
+    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return value ^ (value >> np.uint64(31))
+
 
 def row_hashes(block: pa.RecordBatch, payload: int) -> Index:
     """A hash of each row's own content.

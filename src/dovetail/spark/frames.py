@@ -5,25 +5,19 @@ Everything here is analysis.  It asks Spark for schemas, never for rows.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
 from dovetail.columns.structs import Nested, nullable
-from dovetail.conditions.comparison import KeyType
-from dovetail.conditions.forms import Band, Equality, Inequality, Predicate, Term
 from dovetail.conditions.names import quoted
-from dovetail.errors import ArgumentError, PredicateError, UnsupportedTypeError, listing
-
-_DAY = 86_400_000_000
-_INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
+from dovetail.errors import ArgumentError, UnsupportedTypeError, listing, unknown_column
 
 
 @dataclass(frozen=True)
@@ -182,184 +176,9 @@ def _check_columns(alias: str, frame: DataFrame) -> None:
             ) from error
 
 
-def _complaint(error: AnalysisException) -> str:
-    """The first line of Spark's message; that of a syntax error is empty."""
-    return next((line for line in str(error).splitlines() if line.strip()), "")
-
-
-def expression_types(alias: str, frame: DataFrame, terms: Sequence[Term]) -> dict[Term, T.DataType]:
-    """The types of terms over one input, or Spark's complaint about the first that it cannot evaluate, in our words."""
-    columns = {f"{quoted(alias)}.{quoted(field.name)}": field.dataType for field in frame.schema.fields}
-    types = {term: columns[term.sql] for term in terms if term.sql in columns}
-    # Spark takes some milliseconds to analyse a projection: it is asked only of what is more than a column.
-    asked = [term for term in terms if term not in types]
-    if not asked:
-        return types
-    try:
-        kinds = Side.of(alias, frame).frame.selectExpr(*[term.sql for term in asked]).schema.fields
-        return types | {term: kind.dataType for term, kind in zip(asked, kinds, strict=True)}
-    except AnalysisException as error:
-        if len(asked) > 1:
-            for term in asked:
-                expression_types(alias, frame, [term])
-        term = asked[0]
-        raise PredicateError(
-            f"Spark cannot evaluate {term.sql} over the input {term.alias!r}",
-            accepted="an expression of Spark SQL over the columns of one input",
-            hint=_complaint(error),
-        ) from error
-
-
-def check_rest(frame: DataFrame, sql: str) -> None:
-    """Refuse a further condition that Spark cannot evaluate, or that is not a condition."""
-    try:
-        kind = frame.select(F.expr(sql)).schema.fields[0].dataType
-    except AnalysisException as error:
-        raise PredicateError(
-            f"Spark cannot evaluate the condition {sql}",
-            accepted="a condition of Spark SQL over the inputs",
-            hint=_complaint(error),
-        ) from error
-    if not isinstance(kind, T.BooleanType | T.NullType):
-        raise PredicateError(
-            f"{sql} is a value of type {kind.simpleString()}, not a condition",
-            accepted="conjuncts that are true or false",
-        )
-
-
 def conjunction(conditions: Sequence[str]) -> Column:
     """All of some conditions; NULL as the only one has a type of its own, which a filter does not take."""
     return F.expr(" AND ".join(f"({sql})" for sql in conditions)).cast("boolean")
-
-
-def compared_type(left: T.DataType, right: T.DataType, what: str) -> KeyType:
-    """The type in which Spark compares two values, with what the kernels need to know of it."""
-    common = _common(left, right)
-    if common is None:
-        raise UnsupportedTypeError(
-            f"{what} compares {left.simpleString()} with {right.simpleString()}",
-            accepted="two numbers, two dates or timestamps, two strings, two booleans or two binary values",
-            hint="cast one side in the condition, such as CAST(A.x AS DOUBLE)",
-        )
-    return common
-
-
-def _common(left: T.DataType, right: T.DataType) -> KeyType | None:
-    if isinstance(left, T.NullType):
-        left = right
-    if isinstance(right, T.NullType):
-        right = left
-    if isinstance(left, T.FractionalType | T.IntegralType) and isinstance(right, T.FractionalType | T.IntegralType):
-        return _numeric(left, right)
-    times = (T.DateType, T.TimestampType, T.TimestampNTZType)
-    if isinstance(left, times) and isinstance(right, times):
-        if isinstance(left, T.DateType) and isinstance(right, T.DateType):
-            return KeyType("DATE", "int", micros=_DAY)
-        # Spark widens dates and zoneless timestamps to TIMESTAMP where the other side is one.
-        if isinstance(left, T.TimestampType) or isinstance(right, T.TimestampType):
-            return KeyType("TIMESTAMP", "int", micros=1)
-        return KeyType("TIMESTAMP_NTZ", "int", micros=1)
-    if isinstance(left, T.StringType) and isinstance(right, T.StringType):
-        plain = all(
-            kind.simpleString() in ("string",) or kind.simpleString().startswith(("char", "varchar"))
-            for kind in (left, right)
-        )
-        return KeyType("STRING", "rank") if plain else None
-    if isinstance(left, T.BinaryType) and isinstance(right, T.BinaryType):
-        return KeyType("BINARY", "rank")
-    if isinstance(left, T.BooleanType) and isinstance(right, T.BooleanType):
-        return KeyType("BOOLEAN", "int")
-    if isinstance(left, T.DayTimeIntervalType) and isinstance(right, T.DayTimeIntervalType):
-        return KeyType("INTERVAL DAY TO SECOND", "int", micros=1)
-    return None
-
-
-def _numeric(left: T.DataType, right: T.DataType) -> KeyType | None:
-    if isinstance(left, T.DecimalType) or isinstance(right, T.DecimalType):
-        if isinstance(left, T.DoubleType | T.FloatType) or isinstance(right, T.DoubleType | T.FloatType):
-            return KeyType("DOUBLE", "float64")
-        one, other = _as_decimal(left), _as_decimal(right)
-        scale = max(one.scale, other.scale)
-        precision = max(one.precision - one.scale, other.precision - other.scale) + scale
-        if precision > 38:
-            return None
-        if precision > 18:
-            return KeyType(f"DECIMAL({precision},{scale})", "rank", unit=10**scale)
-        return KeyType(f"DECIMAL({precision},{scale})", "int", unit=10**scale)
-    if isinstance(left, _INTEGERS) and isinstance(right, _INTEGERS):
-        return KeyType("BIGINT", "int")
-    if isinstance(left, T.DoubleType) or isinstance(right, T.DoubleType):
-        return KeyType("DOUBLE", "float64")
-    if isinstance(left, T.FloatType) and isinstance(right, T.FloatType):
-        return KeyType("FLOAT", "float32")
-    # One float and one integer: Spark compares them as doubles from 4.0 on under ANSI, which is also exact for
-    # every float and every 32-bit integer.
-    return KeyType("DOUBLE", "float64")
-
-
-def _as_decimal(kind: T.DataType) -> T.DecimalType:
-    if isinstance(kind, T.DecimalType):
-        return kind
-    digits: dict[type[T.DataType], int] = {T.ByteType: 3, T.ShortType: 5, T.IntegerType: 10, T.LongType: 20}
-    return T.DecimalType(digits[type(kind)], 0)
-
-
-_FIXED = re.compile(r"(Z|UTC|GMT|UT|Etc/.*)?([+-]\d{1,2}(:?\d{2}){0,2})?", re.IGNORECASE)
-
-
-def clocks_change(zone: str) -> bool:
-    """Whether the clocks of a time zone may change: of all but fixed offsets.
-
-    Examples
-    --------
-    >>> [clocks_change(zone) for zone in ("UTC", "+05:30", "GMT-3", "Etc/GMT+1", "Europe/Oslo", "CET")]
-    [False, False, False, False, True, True]
-    """
-    return _FIXED.fullmatch(zone) is None
-
-
-def typed_conjuncts(
-    predicate: Predicate, types: Mapping[Term, T.DataType], *, zone: str = "UTC"
-) -> tuple[list[tuple[Equality, KeyType]], list[tuple[Inequality | Band, KeyType]]]:
-    """Each conjunct with the type in which its two sides are compared."""
-    equalities = [
-        (e, compared_type(types[e.left], types[e.right], f"{e.left.sql} = {e.right.sql}")) for e in predicate.equalities
-    ]
-    comparisons: list[tuple[Inequality | Band, KeyType]] = []
-    for inequality in predicate.inequalities:
-        what = f"{inequality.left.sql} {'<' if inequality.strict else '<='} {inequality.right.sql}"
-        comparisons.append((inequality, compared_type(types[inequality.left], types[inequality.right], what)))
-    for band in predicate.bands:
-        what = f"{band.left.sql} - {band.right.sql}"
-        kind = compared_type(types[band.left], types[band.right], what)
-        if kind.ddl == "TIMESTAMP" and clocks_change(zone):
-            # Spark subtracts timestamps by the clock on the wall.  Where it never changes, instants will do.
-            kind = KeyType("TIMESTAMP_NTZ", "int", micros=1)
-        _check_band(band, kind, what)
-        comparisons.append((band, kind))
-    return equalities, comparisons
-
-
-def _check_band(band: Band, kind: KeyType, what: str) -> None:
-    for bound in (band.high, band.low):
-        if bound is None:
-            continue
-        is_time = hasattr(bound.value, "total_seconds")
-        if is_time and kind.micros is None:
-            raise UnsupportedTypeError(
-                f"{what} is a number, but its bound is a length of time", accepted="a number as the bound"
-            )
-        if not is_time and kind.micros is not None:
-            raise UnsupportedTypeError(
-                f"{what} is a length of time, but its bound is the number {bound.value}",
-                accepted="an interval as the bound, such as INTERVAL 10 MINUTES",
-            )
-        if kind.kind == "rank" or kind.ddl == "BOOLEAN":
-            raise UnsupportedTypeError(
-                f"{what} subtracts values of type {kind.ddl}",
-                accepted="numbers (decimals of up to 18 digits), dates or timestamps in a band",
-                hint="cast both sides, such as CAST(A.x AS DOUBLE)",
-            )
 
 
 def identity(frames: Mapping[str, DataFrame], join: Mapping[str, str]) -> dict[str, str]:
@@ -381,3 +200,17 @@ def same_session(frames: Mapping[str, DataFrame]) -> None:
             f"the inputs {listing(sessions.values())} belong to different Spark sessions",
             accepted="inputs of one session",
         )
+
+
+def field_of(alias: str, frame: DataFrame, name: str, where: str) -> T.StructField:
+    """A column of an input by its name, in any case; `where` is the argument that named it."""
+    for field in frame.schema.fields:
+        if field.name.casefold() == str(name).casefold():
+            return field
+    raise unknown_column(str(name), alias, frame.columns, where=where)
+
+
+def shuffle_partitions(frames: Mapping[str, DataFrame]) -> int:
+    """How many partitions the session gives a shuffle."""
+    session = next(iter(frames.values())).sparkSession
+    return int(session.conf.get("spark.sql.shuffle.partitions") or 200)

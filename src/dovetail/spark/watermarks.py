@@ -118,3 +118,9 @@ def _time(alias: str, frame: DataFrame, column: str, where: str) -> T.StructFiel
             accepted="a column of type timestamp or timestamp_ntz, which can be compared with a clock",
         )
     return field
+
+
+def watermark_delay(field: T.StructField) -> int | None:
+    """The delay of the watermark on a column, in microseconds; None where it has none."""
+    delay = field.metadata.get("spark.watermarkDelayMs")
+    return None if delay is None else int(delay) * 1000

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Literal
 
 import pyarrow as pa
 
 from dovetail.conditions.comparison import Key, Kind, Step
+from dovetail.conditions.limits import MEMORY, Limit
 from dovetail.errors import ArgumentError, choice, is_whole
 
 Policy = Literal["exact", "prob", "prob_hash", "arrpj", "raj", "raj_hash"]
@@ -33,54 +32,6 @@ SLOT_BYTES = 64
 FACTS = ("number", "seen", "kept", "same")
 """What a result says of each row in it: its number among the rows of its input, how many rows of its stratum had
 arrived and how many were held when the result came about, and how many of these had its join value."""
-
-_UNITS = {"b": 1, "byte": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9, "kib": 2**10, "mib": 2**20, "gib": 2**30}
-_SIZE = re.compile(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*([a-z]+)\s*", re.IGNORECASE | re.ASCII)
-_MEMORY = "a number of rows such as 10_000, or a size such as '64 MB'"
-
-
-@dataclass(frozen=True)
-class Limit:
-    """How much a join may hold: so many rows, or so many bytes of rows."""
-
-    amount: int
-    unit: Literal["rows", "bytes"] = "rows"
-
-    def __str__(self) -> str:
-        return f"{self.amount:,} {self.unit}"
-
-
-def memory_limit(value: int | str) -> Limit:
-    """Read the argument ``memory=``.
-
-    Examples
-    --------
-    >>> memory_limit(10_000)
-    Limit(amount=10000, unit='rows')
-    >>> memory_limit("64 MB")
-    Limit(amount=64000000, unit='bytes')
-    >>> memory_limit("64 apples")
-    Traceback (most recent call last):
-    dovetail.errors.ArgumentError: memory='64 apples' is not an amount of memory
-      accepted: a number of rows such as 10_000, or a size such as '64 MB'
-      hint: units: B, KB, MB, GB, KiB, MiB, GiB
-    """
-    given = f"memory={value!r}"
-    if isinstance(value, str):
-        found = _SIZE.fullmatch(value)
-        unit = (
-            _UNITS.get(found[2].lower().removesuffix("s") if len(found[2]) > 2 else found[2].lower()) if found else None
-        )
-        if found is None or unit is None:
-            raise ArgumentError(
-                f"{given} is not an amount of memory", accepted=_MEMORY, hint="units: B, KB, MB, GB, KiB, MiB, GiB"
-            )
-        size = int(Decimal(found[1]) * unit)
-        if size < 1:
-            raise ArgumentError(f"{given} is no memory at all", accepted=_MEMORY)
-        return Limit(size, "bytes")
-    _whole("memory", value, _MEMORY)
-    return Limit(value)
 
 
 def _whole(name: str, value: object, accepted: str) -> None:
@@ -112,7 +63,7 @@ class Options:
                 accepted="policy='prob' with either allocation; the others decide it themselves",
             )
         if self.memory is None and self.policy != "exact":
-            raise ArgumentError("memory=None", accepted=_MEMORY, hint="policy='exact' alone may hold everything")
+            raise ArgumentError("memory=None", accepted=MEMORY, hint="policy='exact' alone may hold everything")
         if not isinstance(self.seed, int) or isinstance(self.seed, bool) or not -(2**63) <= self.seed < 2**63:
             raise ArgumentError(f"seed={self.seed!r}", accepted="a whole number of 64 bits, or None for any")
         for name, value in (("strata", self.strata), ("cells", self.cells)):

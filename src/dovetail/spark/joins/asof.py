@@ -22,10 +22,11 @@ from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
 from dovetail.families.asof.stages import METRICS, BesideStage, FitStage, JoinStage, RouteStage
 from dovetail.families.asof.stream import CELLS, STREAM_METRICS, AsofKernel, CellOfKeys
 from dovetail.plan.asof import AsofPlan, Columns, Facts
-from dovetail.spark.frames import compared_type, identity, same_session
+from dovetail.spark.frames import identity, same_session, shuffle_partitions
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import SEGMENT, arrow_function, carrying, fitted, handover, sampled
 from dovetail.spark.stream import PACKED, PackRows, run_kernel
+from dovetail.spark.types import compared_type
 
 _SEGMENTS = handover(number=T.IntegerType(), turn=T.IntegerType(), copies=T.LongType(), segment=T.BinaryType())
 
@@ -47,12 +48,11 @@ def asof_facts(frames: Mapping[str, DataFrame], columns: Columns) -> tuple[Colum
     streams = frozenset(alias for alias, frame in frames.items() if frame.isStreaming)
     if len(streams) == 2:
         _check_watermarks(frames, time)
-    session = frames[left].sparkSession
     facts = Facts(
         streams=streams,
         keys=tuple(keys),
         time=compared_type(time[LEFT].dataType, time[RIGHT].dataType, what),
-        shuffle_partitions=int(session.conf.get("spark.sql.shuffle.partitions") or 200),
+        shuffle_partitions=shuffle_partitions(frames),
     )
     spelled = [tuple(field.name for field in fields) for fields in by]
     return Columns((time[LEFT].name, time[RIGHT].name), (spelled[LEFT], spelled[RIGHT]), ties), facts

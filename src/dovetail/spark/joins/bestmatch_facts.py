@@ -23,7 +23,8 @@ from dovetail.errors import FARTHEST, ArgumentError, PredicateError, Unsupported
 from dovetail.families.bestmatch.spec import Axis
 from dovetail.families.bestmatch.terms import Sum, split_sum
 from dovetail.plan.bestmatch import Facts, Typed
-from dovetail.spark.frames import Side, compared_type, same_session
+from dovetail.spark.frames import Side, same_session, shuffle_partitions
+from dovetail.spark.types import compared_type
 
 _INTEGRAL = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _TIMES = (T.DateType, T.TimestampType, T.TimestampNTZType)
@@ -49,7 +50,6 @@ def best_facts(
         common = compared_type(fields[0].dataType, fields[1].dataType, f"by={name!r}")
         left, right = (Key(_sql(alias, f.name), common.ddl, alias) for alias, f in zip(frames, fields, strict=True))
         keys.append((common.kind, left, right))
-    session = next(iter(frames.values())).sparkSession
     facts = Facts(
         streams=frozenset(alias for alias, frame in frames.items() if frame.isStreaming),
         names=(tuple(sides[0].frame.schema[0].dataType.names), tuple(sides[1].frame.schema[0].dataType.names)),  # type: ignore[attr-defined]
@@ -58,7 +58,7 @@ def best_facts(
         marks=_marks(frames, typed, punctuation, order) if punctuation is not None else None,
         times=_times(frames, time) if time is not None else None,
         timed=time is not None and all(_watermarked(_field(frames, alias, time, "time=")) for alias in frames),
-        shuffle_partitions=int(session.conf.get("spark.sql.shuffle.partitions") or 200),
+        shuffle_partitions=shuffle_partitions(frames),
     )
     return typed, facts
 

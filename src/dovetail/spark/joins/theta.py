@@ -12,8 +12,9 @@ from dovetail.conditions.forms import Band, Equality, Inequality, Predicate, Ter
 from dovetail.families.theta.join_stages import METRICS
 from dovetail.plan.theta import Facts, ThetaPlan, ThetaStep
 from dovetail.spark.batch import join_step
-from dovetail.spark.frames import Side, check_rest, expression_types, filtered_sides, same_session, typed_conjuncts
+from dovetail.spark.frames import Side, filtered_sides, same_session, shuffle_partitions
 from dovetail.spark.metrics import Handle, Recorder, attach
+from dovetail.spark.types import check_rest, expression_types, typed_conjuncts
 
 
 def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
@@ -41,7 +42,7 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
         streams=frozenset(alias for alias, frame in frames.items() if frame.isStreaming),
         equalities=tuple(equalities),
         comparisons=tuple(comparisons),
-        shuffle_partitions=int(session.conf.get("spark.sql.shuffle.partitions") or 200),
+        shuffle_partitions=shuffle_partitions(frames),
     )
 
 
