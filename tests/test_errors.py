@@ -139,8 +139,8 @@ BAD_ARGUMENTS = [
     ({"broadcast": "S", "algorithm": "ftj"}, ArgumentError, ["algorithm='ftj' beside broadcast= 'S'"]),
     ({"sample": "no"}, ArgumentError, ["sample='no'", "True or False"]),
     ({"sample": None}, ArgumentError, ["sample=None"]),
-    ({"prefilter": False}, ArgumentError, ["switch off parts of Prefap, but algorithm='auto'"]),
-    ({"prefilter": "yes", "algorithm": "prefap"}, ArgumentError, ["prefilter='yes'", "True or False"]),
+    ({"broadcast": "S", "algorithm": dt.OBT(p=3)}, ArgumentError, ["algorithm=OBT(p=3) beside broadcast= 'S'"]),
+    ({"algorithm": dt.Prefap}, ArgumentError, ["algorithm=<class", "is not a choice", "'prefap'"]),
     ({"window": 0}, ArgumentError, ["window=0 is not a window"]),
     ({"window": "10 minutes"}, ArgumentError, ["window='10 minutes' is a length of time, and time= is missing"]),
     ({"window": "2 months", "time": "ts"}, ArgumentError, ["has no fixed length"]),
@@ -154,6 +154,25 @@ BAD_ARGUMENTS = [
 def test_bad_arguments(frames, choices, kind, texts):
     with pytest.raises(kind) as caught:
         dt.theta_join(frames, **({"on": "R.id < S.id"} | choices))
+    shown = str(caught.value)
+    assert [text for text in texts if text not in shown] == [], shown
+
+
+@pytest.mark.parametrize(
+    ("make", "texts"),
+    [
+        (lambda: dt.Prefap(prefilter="yes"), ["prefilter='yes'", "True or False"]),
+        (lambda: dt.Prefap(amalgamate=1), ["amalgamate=1", "True or False"]),
+        (lambda: dt.OBT(p=0), ["p=0 is not a number of partitions", "at least 1"]),
+        (lambda: dt.CFS(p=True), ["p=True"]),
+        (lambda: dt.RBM(p=2.0), ["p=2.0"]),
+        (lambda: dt.FTJ(w=0), ["w=0 is not a number of rows", "at least 1"]),
+        (lambda: dt.Prefap(w="1000"), ["w='1000'"]),
+    ],
+)
+def test_bad_partitionings(make, texts):
+    with pytest.raises(ArgumentError) as caught:
+        make()
     shown = str(caught.value)
     assert [text for text in texts if text not in shown] == [], shown
 

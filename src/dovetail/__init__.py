@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from dovetail.api.sql import register_order, sql
     from dovetail.conditions.criteria import closest, least, most, overlap, prefer, youngest
     from dovetail.families.shedding.spec import Harvest, RandomDrop
+    from dovetail.families.theta.spec import CFS, FTJ, OBT, RBM, Prefap
     from dovetail.families.window.graph import after, path
     from dovetail.plots import charts as plot
     from dovetail.spark.metrics import metrics
@@ -44,12 +45,17 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "CFS",
+    "FTJ",
+    "OBT",
+    "RBM",
     "ArgumentError",
     "CheckpointError",
     "DovetailError",
     "Harvest",
     "JobError",
     "PredicateError",
+    "Prefap",
     "RandomDrop",
     "SetupError",
     "StatementError",
@@ -87,6 +93,7 @@ _MODULES = {
     ),
     "dovetail.conditions.criteria": ("closest", "least", "most", "overlap", "prefer", "youngest"),
     "dovetail.families.shedding.spec": ("Harvest", "RandomDrop"),
+    "dovetail.families.theta.spec": ("CFS", "FTJ", "OBT", "Prefap", "RBM"),
     "dovetail.families.window.graph": ("after", "path"),
     "dovetail.spark.watermarks": ("watermarked",),
     "dovetail.spark.metrics": ("metrics",),

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dovetail.columns.structs import Nested
 from dovetail.conditions.comparison import KeyType
-from dovetail.families.asof.kernel import tie_kind
+from dovetail.families.asof.encode import tie_kind
 from dovetail.families.asof.spec import DIRECTIONS, HOWS, AsofSpec, distance
 from dovetail.reference.asof import asof_join
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 
 from dovetail.columns.segments import one_batch
-from dovetail.families.asof.kernel import KeyNumbers, RightIndex
+from dovetail.families.asof.encode import KeyNumbers
+from dovetail.families.asof.kernel import RightIndex
 
 from .harness import Case, cases, pair_of
 

@@ -16,12 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.columns.codes import order_codes
+from dovetail.columns.layout import CELL_NUMBER, TURN
 from dovetail.columns.segments import one_batch, pack
 from dovetail.columns.structs import nest
 from dovetail.families.asof import router, stages
 from dovetail.families.asof.router import Routing, fit, quantiles, without_sample
 from dovetail.families.asof.spec import LEFT, RIGHT
-from dovetail.families.asof.stages import METRICS, BesideStage, FitStage, JoinStage, RouteStage
+from dovetail.families.asof.stages import METRICS, BroadcastStage, FitStage, JoinStage, RouteStage
 
 from .harness import TIMES, Case, cases, pair_of, table
 
@@ -66,7 +67,7 @@ def first_only(value: bytes | None, rows: int, *, batch: int) -> pa.Array:
 
 
 def joining(case: Case, **options: object) -> JoinStage:
-    kind = BesideStage if options else JoinStage
+    kind = BroadcastStage if options else JoinStage
     stage = kind(case.spec(), **options)
     return pickle.loads(pickle.dumps(stage))
 
@@ -98,10 +99,10 @@ def shuffled(case: Case, knobs: Knobs) -> list[pa.RecordBatch]:
             segments.extend(stage(iter(batches)))
     if not segments:
         return []
-    whole = pa.Table.from_batches(segments).sort_by([("number", "ascending"), ("turn", "ascending")])
+    whole = pa.Table.from_batches(segments).sort_by([(CELL_NUMBER, "ascending"), (TURN, "ascending")])
     found = []
-    for number in sorted(set(whole["number"].to_pylist())):
-        cell = whole.filter(pa.compute.equal(whole["number"], number))
+    for number in sorted(set(whole[CELL_NUMBER].to_pylist())):
+        cell = whole.filter(pa.compute.equal(whole[CELL_NUMBER], number))
         found.extend(joining(case)(iter(cell.to_batches(max_chunksize=2))))
     return found
 
@@ -162,11 +163,11 @@ def test_a_left_row_has_one_cell_and_its_match_is_in_it(case, knobs):
     with patch.object(router, "BUCKETS", knobs.buckets), patch.object(router, "CELL_ROWS", knobs.cell_rows):
         routing = Routing.from_buffer(fitted(case, knobs))
     left, right = one_batch(case.left), one_batch(case.right)
-    rows, cells, copies = RouteStage(spec, LEFT).places(left, routing)
+    rows, cells, copies = RouteStage(spec, LEFT).cells_of_rows(left, routing)
     assert copies == 0
     assert len(set(rows.tolist())) == rows.size
     homes = dict(zip(rows.tolist(), cells.tolist(), strict=True))
-    rows, cells, _ = RouteStage(spec, RIGHT).places(right, routing)
+    rows, cells, _ = RouteStage(spec, RIGHT).cells_of_rows(right, routing)
     held = [
         (cell, pair_of({"n": 0}, right.slice(row, 1).to_pylist()[0]))
         for row, cell in zip(rows.tolist(), cells.tolist(), strict=True)

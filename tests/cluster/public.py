@@ -210,13 +210,25 @@ def _theta_of(on: str, make=tables) -> Callable[..., object]:
     return lambda spark, folder: dt.theta_join(make(spark, folder, "AB"), on=on)
 
 
+def _published(algorithm: object) -> Case:
+    def case(spark, folder: Path) -> list[str]:
+        return texts(dt.theta_join(tables(spark, folder, "AB"), on="A.x < B.x", algorithm=algorithm))
+
+    return case
+
+
 PUBLIC: dict[str, Case] = {
+    "CFS": _published(dt.CFS(p=4)),
+    "FTJ": _published(dt.FTJ(w=20)),
+    "OBT": _published(dt.OBT(p=2)),
+    "RBM": _published(dt.RBM(p=4)),
     "ArgumentError": _refused(dt.ArgumentError, lambda spark, folder: dt.metrics(_sampled(spark, folder), timeout=0.5)),
     "CheckpointError": _other_checkpoint,
     "DovetailError": _refused(dt.DovetailError, lambda spark, folder: dt.explain(spark.range(3))),
     "Harvest": _joins("shedding, stream"),
     "JobError": _bad_jobs,
     "PredicateError": _refused(dt.PredicateError, _theta_of("A.x <")),
+    "Prefap": _published(dt.Prefap(p=4, w=30, amalgamate=False)),
     "RandomDrop": _random_drop,
     "SetupError": _refused(dt.SetupError, _wrong_store),
     "StatementError": _refused(

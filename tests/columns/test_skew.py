@@ -14,7 +14,7 @@ from tests.window.harness import flat, make_plan, make_spec
 from dovetail.columns.codes import order_codes
 from dovetail.families.approx.router import budgets, cells_of
 from dovetail.families.asof import router as asof
-from dovetail.families.asof.stages import hashes_of
+from dovetail.families.asof.encode import hashes_of
 from dovetail.families.bestmatch import router as bestmatch
 from dovetail.families.window.router import WindowRouter
 

@@ -70,6 +70,41 @@ class TestAGoodFile:
         assert read(text, tmp_path).join.arguments["shed"] == shed
         assert "shed" not in read(text, tmp_path, mode="batch").join.arguments
 
+    @pytest.mark.parametrize(
+        ("given", "algorithm"),
+        [
+            ("prefap", "prefap"),
+            ("{name: prefap, p: 20, prefilter: false}", dt.Prefap(p=20, prefilter=False)),
+            ("{name: ftj, w: 1000}", dt.FTJ(w=1000)),
+            ("{name: obt}", dt.OBT()),
+        ],
+    )
+    def test_published_partitionings(self, given, algorithm, tmp_path):
+        text = f"""
+inputs: {{R: {{format: csv, path: r}}, S: {{format: csv, path: s}}}}
+join: {{kind: theta, on: R.x < S.x, algorithm: {given}}}
+output: {{format: parquet, path: out}}
+"""
+        assert read(text, tmp_path).join.arguments["algorithm"] == algorithm
+
+    @pytest.mark.parametrize(
+        ("given", "said"),
+        [
+            ("{p: 3}", "join.algorithm is a mapping"),
+            ("{name: magic, p: 3}", "join.algorithm is a mapping"),
+            ("{name: obt, w: 3}", "join.algorithm has no key 'w'"),
+            ("{name: obt, p: 0}", "p=0 is not a number of partitions"),
+        ],
+    )
+    def test_partitionings_that_nobody_published(self, given, said, tmp_path):
+        text = f"""
+inputs: {{R: {{format: csv, path: r}}, S: {{format: csv, path: s}}}}
+join: {{kind: theta, on: R.x < S.x, algorithm: {given}}}
+output: {{format: parquet, path: out}}
+"""
+        with pytest.raises(JobError, match=said):
+            read(text, tmp_path)
+
     def test_is_read(self, tmp_path):
         job = read(GOOD, tmp_path)
         assert (job.name, job.mode) == ("cameras", "stream")

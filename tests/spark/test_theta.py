@@ -26,6 +26,7 @@ from dovetail.reference import at_most, both, difference, equal, less
 from .numbered import numbers, several
 
 RIVALS = [name for name in ALGORITHMS if name != "auto"]
+PUBLISHED = {"prefap": dt.Prefap, "ftj": dt.FTJ, "cfs": dt.CFS, "obt": dt.OBT, "rbm": dt.RBM}
 SCHEMA = "id int, k string, x double, y double, a int, b int, t timestamp, w decimal(30,3)"
 FLOATS = [0.0, -0.0, 1.0, 1.5, -1.0, 2.5, math.nan, math.inf, -math.inf, 1e308, None]
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -115,7 +116,8 @@ def test_auto_equals_the_definition(left, right, how):
 def test_rivals_equal_the_definition(left, right, algorithm, how):
     joins, want = {}, {}
     for way, on in (("inner", "R.a <= S.b AND S.a < R.b"), (how, "ABS(R.x - S.x) <= 1")):
-        joins[way] = dt.theta_join({"R": left, "S": right}, on=on, how=way, algorithm=algorithm, partitions=3)
+        chosen = PUBLISHED[algorithm](p=3)
+        joins[way] = dt.theta_join({"R": left, "S": right}, on=on, how=way, algorithm=chosen, partitions=3)
         want[way] = expected(CONDITIONS[on], way)
     assert several(joins) == want
 
@@ -316,7 +318,7 @@ def test_one_routing_serves_both_sides(left, right):
 
 
 def test_metrics(left, right):
-    joined = dt.theta_join({"R": left, "S": right}, on="R.a < S.a", algorithm="obt", partitions=3)
+    joined = dt.theta_join({"R": left, "S": right}, on="R.a < S.a", algorithm=dt.OBT(p=3))
     with pytest.raises(ArgumentError, match=r"no action on this join has finished within 0\.5 s"):
         dt.metrics(joined, timeout=0.5)
     results = joined.count()

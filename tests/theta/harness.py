@@ -21,19 +21,20 @@ import pyarrow as pa
 
 from dovetail.columns import broadcast as broadcast_module
 from dovetail.columns.broadcast import PackStage
-from dovetail.columns.layout import Source
+from dovetail.columns.layout import CELL_NUMBER, COUNTERS, HAS_MATCH, TURN, Source
 from dovetail.columns.segments import blocks
 from dovetail.conditions.comparison import Key, KeyType, Step
 from dovetail.conditions.forms import Predicate, Term
 from dovetail.conditions.predicates import parse
-from dovetail.families.theta import join_stages, router, stages
-from dovetail.families.theta.join_stages import METRICS, BesideStage, JoinStage, TaskLoad
+from dovetail.families.theta import join_stages, kernel, key_pairs, router, stages
+from dovetail.families.theta.join_stages import METRICS, BroadcastStage, JoinStage, TaskLoad
 from dovetail.families.theta.kernel import pairs
 from dovetail.families.theta.paper.cross import cross_pairs
 from dovetail.families.theta.router import without_sample
-from dovetail.families.theta.spec import Options
-from dovetail.families.theta.stages import BOXES, POINTS, FitStage, RouteStage
-from dovetail.plan.theta import Facts, ThetaStep, plan_theta
+from dovetail.families.theta.spec import BOXES, CFS, FTJ, OBT, POINTS, RBM, Options, Prefap
+from dovetail.families.theta.stages import FitStage, RouteStage
+from dovetail.plan.theta import Facts, plan_theta
+from dovetail.plan.theta_plan import ThetaStep
 
 Pair = tuple[int | None, int | None]
 
@@ -176,20 +177,26 @@ def _first_row(batches: list[pa.RecordBatch], value: bytes) -> list[pa.RecordBat
     return result
 
 
+def published(algorithm: Any, p: int) -> Any:
+    """The algorithm of a name with p partitions; a value as it is."""
+    made = {"prefap": Prefap, "ftj": FTJ, "cfs": CFS, "obt": OBT, "rbm": RBM}
+    return made[algorithm](p) if algorithm in made else algorithm
+
+
 def plan(
     on: str,
     left: pa.Table,
     right: pa.Table,
     *,
     how: str = "inner",
-    algorithm: str = "auto",
+    algorithm: Any = "auto",
     partitions: int = 3,
     broadcast: str | None = None,
 ) -> ThetaStep:
     """The step that the planner makes of a condition over R and S."""
     tables = {"R": left, "S": right}
     predicate = parse(on, {alias: table.column_names for alias, table in tables.items()})
-    options = Options(how, algorithm, partitions if algorithm != "auto" else None)  # type: ignore[arg-type]
+    options = Options(how, published(algorithm, partitions))  # type: ignore[arg-type]
     facts = Facts(frozenset(), *_typed(predicate, tables), shuffle_partitions=partitions)
     planned = plan_theta(("R", "S"), predicate, facts, options, window=None, broadcast=broadcast, sample=True)
     assert not predicate.filters
@@ -213,7 +220,7 @@ def join(
     right: pa.Table,
     *,
     how: str = "inner",
-    algorithm: str = "auto",
+    algorithm: Any = "auto",
     broadcast: str | None = None,
     knobs: Knobs | None = None,
 ) -> Result:
@@ -225,15 +232,15 @@ def join(
         stack.enter_context(patch.object(stages, "blocks", cut))
         stack.enter_context(patch.object(broadcast_module, "blocks", cut))
         stack.enter_context(patch.object(join_stages, "JOIN_ROWS", knobs.join_rows))
-        stack.enter_context(patch.object(join_stages, "pairs", partial(pairs, chunk=knobs.chunk)))
-        stack.enter_context(patch.object(join_stages, "cross_pairs", partial(cross_pairs, chunk=knobs.chunk)))
+        stack.enter_context(patch.object(kernel, "pairs", partial(pairs, chunk=knobs.chunk)))
+        stack.enter_context(patch.object(key_pairs, "cross_pairs", partial(cross_pairs, chunk=knobs.chunk)))
         stack.enter_context(patch.object(router, "CELL_ROWS", knobs.cell_rows))
         if how != "full":
             return _pass(step, left, right, knobs)
         outer = _pass(step.with_how("left"), left, right, knobs)
-        lonely = _pass(step.mirrored("anti"), right, left, knobs)
-        turned = [(None, row) for row, _ in lonely.pairs]
-        return Result([*outer.pairs, *turned], [*outer.counters, *lonely.counters], outer.cells)
+        unmatched = _pass(step.mirrored("anti"), right, left, knobs)
+        turned = [(None, row) for row, _ in unmatched.pairs]
+        return Result([*outer.pairs, *turned], [*outer.counters, *unmatched.counters], outer.cells)
 
 
 def _pass(step: ThetaStep, left: pa.Table, right: pa.Table, knobs: Knobs) -> Result:
@@ -249,7 +256,7 @@ def _pass(step: ThetaStep, left: pa.Table, right: pa.Table, knobs: Knobs) -> Res
         "box_types": tuple(tables[BOXES].schema.types),
     }
     if step.broadcast:
-        batches, cells = _beside(BesideStage(**common, **types), tables, knobs), 0
+        batches, cells = _broadcast(BroadcastStage(**common, **types), tables, knobs), 0
     else:
         routing = fitted(step, common, tables, knobs)
         cells = routing.cells
@@ -259,11 +266,11 @@ def _pass(step: ThetaStep, left: pa.Table, right: pa.Table, knobs: Knobs) -> Res
     point_at, box_at = f"c{payload[POINTS] - 1}", f"d{payload[BOXES] - 1}"
     for batch in batches:
         for row in batch.to_pylist():
-            if row["m"] is not None:
-                result.counters.append(dict(zip(METRICS, row["m"], strict=True)))
+            if row[COUNTERS] is not None:
+                result.counters.append(dict(zip(METRICS, row[COUNTERS], strict=True)))
                 continue
             pair = (row[point_at], row.get(box_at))
-            assert row.get("b", True) == (pair[1] is not None) or box_at not in row
+            assert row.get(HAS_MATCH, True) == (pair[1] is not None) or box_at not in row
             result.pairs.append((pair[1], pair[0]) if swapped else pair)
     return result
 
@@ -275,7 +282,7 @@ def numbered(table: pa.Table) -> pa.Table:
 
 def fitted(step: ThetaStep, common: dict[str, Any], tables: list[pa.Table], knobs: Knobs) -> Any:
     """The routing that a sample of both tables gives."""
-    everything = step.kernel_options.algorithm != "auto"
+    everything = step.kernel_options.partitioning is not None
     if not knobs.sampled and not everything:
         return without_sample(step.step, knobs.partitions)
     # Samples hold no payload, so all keys travel.
@@ -312,10 +319,10 @@ def _shuffled(
     if not segments:
         return
     # Spark's part: rows of one number meet, points first.
-    shuffled = pa.Table.from_batches(segments).sort_by([("number", "ascending"), ("side", "ascending")])
+    shuffled = pa.Table.from_batches(segments).sort_by([(CELL_NUMBER, "ascending"), (TURN, "ascending")])
     load = TaskLoad()
-    for number in sorted(set(shuffled.column("number").to_pylist())):
-        of_cell = shuffled.filter(pa.compute.equal(shuffled.column("number"), number))
+    for number in sorted(set(shuffled.column(CELL_NUMBER).to_pylist())):
+        of_cell = shuffled.filter(pa.compute.equal(shuffled.column(CELL_NUMBER), number))
         yield from stage.run(iter(of_cell.to_batches(max_chunksize=3)), load)
 
 
@@ -324,7 +331,7 @@ def _payload(common: dict[str, Any], side: int, table: pa.Table, knobs: Knobs) -
     return _flat(common["step"], side, table, knobs, payload=True, sources=sources[side] if sources else ())
 
 
-def _beside(stage: BesideStage, tables: list[pa.Table], knobs: Knobs) -> Iterator[pa.RecordBatch]:
+def _broadcast(stage: BroadcastStage, tables: list[pa.Table], knobs: Knobs) -> Iterator[pa.RecordBatch]:
     common = {"step": stage.step, "sources": stage.sources}
     small = _payload(common, BOXES, tables[BOXES], knobs)
     (packed,) = PackStage()(iter([small]))

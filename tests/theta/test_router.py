@@ -13,16 +13,17 @@ from hypothesis import strategies as st
 
 from dovetail.columns.encode import routing_boxes, routing_points
 from dovetail.columns.hashing import row_hashes
+from dovetail.columns.layout import CELL_NUMBER, SEGMENT
 from dovetail.columns.segments import unpack
 from dovetail.columns.spark_hash import spark_partition
 from dovetail.conditions.comparison import Step
 from dovetail.families.theta import router
 from dovetail.families.theta.paper.routing import PairRouting, end_codes, partition_axis
 from dovetail.families.theta.router import Routing, Sample, fit, overlap_axes, without_sample
-from dovetail.families.theta.spec import Options
-from dovetail.families.theta.stages import POINTS, RouteStage, read_routing
+from dovetail.families.theta.spec import FTJ, POINTS, Prefap
+from dovetail.families.theta.stages import RouteStage, read_routing
 
-from .harness import Knobs, _flat, fitted, join, numbered, plan
+from .harness import Knobs, _flat, fitted, join, numbered, plan, published
 
 CONDITIONS = {
     "less": "R.a < S.x",
@@ -155,8 +156,7 @@ def test_pair_routings(algorithm, may_copy, tables, partitions):
     flats = [_flat(step, side, table, Knobs(), payload=False) for side, table in enumerate(tables)]
     axis = partition_axis(step)
     values = routing_points(axis, [flats[0].column(0)]), end_codes(axis, [flats[1].column(0)])
-    options = Options("inner" if may_copy else "left", algorithm, partitions)
-    routing = PairRouting.fit(step, *values, options, partitions=3, may_copy_points=may_copy)
+    routing = PairRouting.fit(step, *values, published(algorithm, partitions), partitions=3, may_copy_points=may_copy)
     back = read_routing(routing.to_buffer())
     assert isinstance(back, PairRouting)
     ties = np.zeros(flats[0].num_rows, dtype=np.int64)
@@ -166,6 +166,23 @@ def test_pair_routings(algorithm, may_copy, tables, partitions):
         assert all(len(cells) == 1 for cells in at[0].values())
     for i, j in join("R.a < S.x", left, right).pairs:
         assert len(at[0][i] & at[1][j]) == 1
+
+
+@pytest.mark.parametrize("made", [Prefap, FTJ])
+def test_the_window_size_reaches_the_layout(made):
+    """A small window asks for small partitions, so there are more cells; the pairs stay the same."""
+    values = np.random.default_rng(5).integers(0, 1000, 200)
+    left, right = pa.table({"a": values}), pa.table({"x": values[::-1]})
+    step = plan("R.a < S.x", left, right).step
+    axis = partition_axis(step)
+    codes = routing_points(axis, [left["a"].combine_chunks()]), end_codes(axis, [right["x"].combine_chunks()])
+    cells = {}
+    for w in (None, 200, 20):
+        routing = PairRouting.fit(step, *codes, made(p=4, w=w), partitions=3, may_copy_points=True)
+        cells[w] = routing.cells
+        found = join("R.a < S.x", left, right, algorithm=made(p=4, w=w))
+        assert Counter(found.pairs) == Counter(join("R.a < S.x", left, right).pairs)
+    assert cells[None] == cells[200] < cells[20]
 
 
 def _skewed(rows: int, share: float) -> pa.Table:
@@ -244,7 +261,7 @@ def test_places_do_not_depend_on_the_order_of_rows(on, sampled, data, values):
     def homes(batch: pa.RecordBatch) -> dict[int, int]:
         found = {}
         for out in stage(iter([batch])):
-            for cell, segment in zip(out.column("cell").to_pylist(), out.column("segment"), strict=True):
+            for cell, segment in zip(out.column(CELL_NUMBER).to_pylist(), out.column(SEGMENT), strict=True):
                 found.update(dict.fromkeys(unpack(segment.as_buffer()).column(3).to_pylist(), cell))
         return found
 

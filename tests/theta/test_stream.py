@@ -14,11 +14,12 @@ from hypothesis import strategies as st
 
 from dovetail import reference
 from dovetail.columns.segments import pack, unpack
-from dovetail.conditions.comparison import Key, KeyType
+from dovetail.conditions.comparison import KeyType
 from dovetail.conditions.join_kind import HOWS
 from dovetail.conditions.predicates import parse
-from dovetail.families.theta.spec import ALGORITHMS, Options
-from dovetail.families.theta.stream import METRICS, CellOfTime, WindowKernel, WindowSpec, WindowStep
+from dovetail.families.theta.router import CellOfTime
+from dovetail.families.theta.spec import ALGORITHMS, Options, WindowSpec
+from dovetail.families.theta.stream import METRICS, WindowKernel
 from dovetail.plan.theta import Facts, plan_theta
 from dovetail.reference import at_most, both, difference, equal, less
 
@@ -58,29 +59,16 @@ def spec_of(on: str, inputs: int, how: str, algorithm: str, *, rows: int | None,
         return tuple((part, TYPES[part.left.sql.split("`")[3]]) for part in parts)
 
     facts = Facts(
-        frozenset(aliases), typed(predicate.equalities), typed([*predicate.inequalities, *predicate.bands]), 2
-    )
+        frozenset(aliases), typed(predicate.equalities), typed([*predicate.inequalities, *predicate.bands]), 2,
+        payload_types=dict.fromkeys(aliases, tuple(COLUMNS.values())),
+    )  # fmt: skip
     options = Options(how, algorithm)  # type: ignore[arg-type]
     from dovetail.conditions.durations import CountWindow, TimeWindow
 
     window = CountWindow(rows) if rows is not None else TimeWindow("t", every or 1)
     plan = plan_theta(aliases, predicate, facts, options, window=window, broadcast=None, sample=True)
-    keys: dict[str, list[Key]] = {alias: [] for alias in aliases}
-    for step in plan.steps:
-        for key in (*step.step.point_keys, *step.step.box_keys):
-            if key not in keys[key.alias]:
-                keys[key.alias].append(key)
-    return WindowSpec(
-        payload=(len(COLUMNS),) * inputs,
-        keys=tuple(tuple(keys[alias]) for alias in aliases),
-        aliases=aliases,
-        first=aliases.index(plan.steps[0].left[0]),
-        steps=tuple(WindowStep(step.step, aliases.index(step.right)) for step in plan.steps),
-        options=options,
-        rows=rows,
-        every=every,
-        types=(tuple(COLUMNS.values()),) * inputs,
-    )
+    assert plan.spec is not None
+    return plan.spec
 
 
 def segment(spec: WindowSpec, side: int, rows: list[dict[str, Any]]) -> pa.RecordBatch:

@@ -12,6 +12,7 @@ from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError
 from dovetail.families.theta.spec import Algorithm, Options
 from dovetail.plan.theta import plan_theta
+from dovetail.plan.time_columns import check_window_times
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,8 +29,6 @@ def theta_join(
     partitions: int | None = None,
     broadcast: str | None = None,
     sample: bool = True,
-    prefilter: bool = True,
-    amalgamate: bool = True,
 ) -> DataFrame:
     """Join on inequalities, bands and equalities, two inputs or a chain of them.
 
@@ -88,16 +87,17 @@ def theta_join(
     """
     from dovetail.spark.frames import check_inputs
     from dovetail.spark.joins.theta import theta_facts, theta_frame
-    from dovetail.spark.joins.theta_windows import check_time, window_frame
+    from dovetail.spark.joins.theta_windows import window_frame
+    from dovetail.spark.time_columns import time_column
 
     frames = check_inputs(inputs)
-    options = Options(how, algorithm, partitions, prefilter, amalgamate)
+    options = Options(how, algorithm, partitions)
     if not isinstance(sample, bool):
         raise ArgumentError(f"sample={sample!r}", accepted="True or False")
     bounds = tumbling(window, time)
     predicate = parse(on, {alias: frame.columns for alias, frame in frames.items()})
     if isinstance(bounds, TimeWindow):
-        check_time(frames, bounds)
+        check_window_times(bounds.time, [time_column(alias, frame, bounds.time) for alias, frame in frames.items()])
     facts = theta_facts(frames, predicate)
     plan = plan_theta(tuple(frames), predicate, facts, options, window=bounds, broadcast=broadcast, sample=sample)
     return window_frame(frames, plan) if plan.mode == "window" else theta_frame(frames, plan)

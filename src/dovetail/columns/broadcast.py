@@ -7,13 +7,18 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from dovetail.columns.layout import SEGMENT
 from dovetail.columns.segments import binary_column, blocks, carried, concat, pack, unpack
 
 
-def beside_blocks(
+def broadcast_blocks(
     batches: Iterable[pa.RecordBatch], *, packed: bool
 ) -> Iterator[tuple[pa.RecordBatch, pa.BinaryScalar]]:
-    """Blocks of rows, each with the value that holds the whole of the small side."""
+    """Blocks of rows, each with the value that holds the small side.
+
+    Static rows carry that value on the first row of a task.  A stream has no such first row, so its rows come `packed`:
+    each is a segment of rows, with the small side in the column behind it.
+    """
     if packed:
         for batch in batches:
             for at in range(batch.num_rows):
@@ -27,7 +32,7 @@ def beside_blocks(
 
 @dataclass(frozen=True)
 class PackStage:
-    """Rows in, segments out: all rows in one for the small side of :class:`BesideStage`, blocks for a stream."""
+    """Rows in, segments out: one of all rows for the small side of a broadcast join, blocks for a stream."""
 
     whole: bool = True
 
@@ -35,8 +40,8 @@ class PackStage:
         """Called by Spark once a task."""
         if not self.whole:
             for block in blocks(batches):
-                yield pa.RecordBatch.from_arrays([binary_column([pack(block)])], names=["segment"])
+                yield pa.RecordBatch.from_arrays([binary_column([pack(block)])], names=[SEGMENT])
             return
         held = list(batches)
         if held:
-            yield pa.RecordBatch.from_arrays([binary_column([pack(concat(held))])], names=["segment"])
+            yield pa.RecordBatch.from_arrays([binary_column([pack(concat(held))])], names=[SEGMENT])

@@ -11,10 +11,13 @@ from dataclasses import dataclass
 POINT_PAYLOAD = "c"
 BOX_PAYLOAD = "d"
 """Prefixes of the payload of the two sides of a pair."""
+PAYLOADS = (POINT_PAYLOAD, BOX_PAYLOAD)
 KEY = "k"
 """Prefix of the key columns behind the payload."""
 KEY_HASH = "h"
 """The hash of the equality keys."""
+EVENT_TIME = "t"
+"""The event time of a row, behind its keys."""
 ROUTING = "g"
 """The routing, or the packed small side of a broadcast join: only the first row of a task carries it."""
 STARTS_HERE = "s"
@@ -23,10 +26,23 @@ HAS_MATCH = "b"
 """Whether the row has a match; where it has none, the other side is NULL."""
 CELL, ROW = "n", "r"
 """The cell, and the number of the row within it, while Spark still decides which pairs count."""
+VERDICT = "keep"
+"""What Spark decided about such a pair."""
 COUNTERS = "m"
 """The counters of a cell, on a row of their own that holds nothing else."""
 SEGMENT, CELL_NUMBER, SIDE = "segment", "number", "side"
 """A packed segment, the number of its cell (which Spark hashes to a task), and the side that its rows belong to."""
+TURN, COPIES = "turn", "copies"
+"""Whether a cell holds the rows of a segment (0) or lets them pass by those it holds (1), which decides the order of
+arrival; and how many of the rows are copies that a cut made necessary, in the families that count them."""
+DRAW, DEEP = "draw", "deep"
+"""The random number of a sampled row, and whether the row lies deep in its task."""
+SAMPLED_KEYS = ("p", "b")
+"""Prefixes of the sampled keys of the points and of the boxes, which one frame holds side by side."""
+FITTED = "routing"
+"""The routing that was fitted to a sample, as bytes."""
+HAS_ROW = "p"
+"""Prefix: whether an input has a row in a combination of several inputs; where it has none, it is NULL."""
 
 
 def columns_of(prefix: str, count: int) -> list[str]:
@@ -38,6 +54,17 @@ def columns_of(prefix: str, count: int) -> list[str]:
     ['k0', 'k1', 'k2']
     """
     return [f"{prefix}{at}" for at in range(count)]
+
+
+def input_payload(side: int) -> str:
+    """The prefix of the payload of one input in a combination of several.
+
+    Examples
+    --------
+    >>> columns_of(input_payload(1), 2)
+    ['i1_0', 'i1_1']
+    """
+    return f"i{side}_"
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,11 @@ class JoinKind:
         return self.how not in ("semi", "anti")
 
     @property
+    def pairs_only(self) -> bool:
+        """Whether matching pairs are all that comes out."""
+        return self.pairs and not self.unmatched
+
+    @property
     def unmatched(self) -> bool:
         """Whether some rows come out that have no match."""
         return self.how not in ("inner", "semi")

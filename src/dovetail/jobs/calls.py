@@ -31,6 +31,7 @@ _CRITERIA: dict[str, Callable[..., criteria.Criterion]] = {
     "youngest": criteria.youngest,
 }
 _SHEDDING = {"harvest": "Harvest", "random_drop": "RandomDrop"}
+_PARTITIONINGS = {"prefap": "Prefap", "ftj": "FTJ", "cfs": "CFS", "obt": "OBT", "rbm": "RBM"}
 
 
 def function_of(kind: str) -> Callable[..., Any]:
@@ -68,6 +69,8 @@ def call_arguments(kind: str, section: Section, aliases: Sequence[str]) -> dict[
             found[key] = _criteria(node)
         elif kind == "window" and key == "within":
             found[key] = _within(node, aliases)
+        elif kind == "theta" and key == "algorithm":
+            found[key] = _algorithm(node)
         elif key == "shed":
             found[key] = _shedding(node)
         else:
@@ -133,6 +136,25 @@ def _pair(node: Node, key: str, value: Node, aliases: Sequence[str]) -> tuple[tu
         return (pair[0], pair[1]), after(length)
     plain = value.plain()
     return (pair[0], pair[1]), tuple(plain) if isinstance(plain, list) else plain
+
+
+def _algorithm(node: Node) -> object:
+    """``prefap``, or ``{name: prefap, p: 10, prefilter: false}``."""
+    import dovetail
+
+    if not isinstance(node.content, dict):
+        return node.plain()
+    given = node.content.get("name")
+    name = given.plain() if given is not None else None
+    if not isinstance(name, str) or name not in _PARTITIONINGS:
+        raise node.error(
+            f"join.algorithm is {node.shown()}",
+            accepted=f"auto, {', '.join(_PARTITIONINGS)}, or one of the latter with options: {{name: prefap, p: 10}}",
+        )
+    make = getattr(dovetail, _PARTITIONINGS[name])
+    section = Section(node, "join.algorithm", ("name", *inspect.signature(make).parameters))
+    options: dict[str, Any] = {key: value.plain() for key, value in section.content.items() if key != "name"}
+    return _made(node, lambda: make(**options))
 
 
 def _shedding(node: Node) -> object:

@@ -9,12 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+import pyarrow as pa
+
 from dovetail.columns.sampling import DENSE
 from dovetail.conditions.comparison import KeyType
 from dovetail.errors import ArgumentError, UnboundedJoinError, UnsupportedTypeError, unknown_alias
-from dovetail.families.asof.spec import Options, Within, distance
+from dovetail.families.asof.encode import tie_kind
+from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec, Options, Within, distance
 
-Mode = Literal["batch", "stream", "beside"]
+Mode = Literal["batch", "stream", "broadcast"]
 Names = tuple[tuple[str, ...], tuple[str, ...]]
 
 
@@ -29,6 +32,16 @@ class Columns:
 
 
 @dataclass(frozen=True)
+class SideFacts:
+    """What the planner knows of one input: its columns, their Arrow types, and which are compared as they are."""
+
+    names: tuple[str, ...]
+    types: tuple[pa.DataType, ...]
+    ready: frozenset[tuple[str, str]]
+    """(column, type): compared in that type, the column need not be cast."""
+
+
+@dataclass(frozen=True)
 class Facts:
     """What the planner knows of the inputs: which are streams, the compared types, the session's partitions."""
 
@@ -36,6 +49,16 @@ class Facts:
     keys: tuple[KeyType, ...]
     time: KeyType
     shuffle_partitions: int
+    sides: tuple[SideFacts, SideFacts]
+
+
+@dataclass(frozen=True)
+class DerivedColumn:
+    """A column behind the payload: one in the type in which it is compared, or its JSON text, which has an order."""
+
+    name: str
+    ddl: str | None
+    """The type to cast to; None for the JSON text."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +76,10 @@ class AsofPlan:
     given_within: Within | None
     sampled: bool
     shuffle_partitions: int
+    spec: AsofSpec
+    """The join as its kernels know it."""
+    derived: tuple[tuple[DerivedColumn, ...], tuple[DerivedColumn, ...]]
+    """What a segment of each side has behind its payload."""
 
     @property
     def keyed(self) -> bool:
@@ -90,7 +117,7 @@ class AsofPlan:
         }
 
     def _mode_text(self) -> str:
-        if self.mode == "beside":
+        if self.mode == "broadcast":
             kind = f"stream {self.inputs[0]} beside" if self.streams else "batch, to every task"
             return f"{kind} the whole of {self.inputs[1]}"
         return self.mode
@@ -108,7 +135,7 @@ class AsofPlan:
 
     def _routing_text(self) -> str:
         tasks = f"{self.shuffle_partitions} shuffle partitions of packed segments"
-        if self.mode == "beside":
+        if self.mode == "broadcast":
             return f"none: {self.inputs[1]} goes to every task whole"
         if self.mode == "stream":
             return "by the hash of the keys" if self.keyed else "one cell, in one task"
@@ -143,16 +170,16 @@ def plan_asof(
             raise ArgumentError(
                 f"broadcast={left!r}, whose rows every task would report again", accepted=f"broadcast={right!r}"
             )
-        mode = "beside"
+        mode = "broadcast"
     if facts.streams == {left}:
-        mode = "beside"
+        mode = "broadcast"
     elif facts.streams == {right}:
         raise ArgumentError(
             f"{right!r} is a stream and {left!r} is not, so the answer for {left!r} would change with every new row",
             accepted=f"two static inputs, two streams, or a stream {left!r} beside a static {right!r}",
         )
     elif facts.streams:
-        if mode == "beside":
+        if mode == "broadcast":
             raise ArgumentError(f"broadcast={right!r}, which is a stream", accepted="a static input to broadcast")
         mode = "stream"
         if options.direction != "backward" and within is None:
@@ -160,6 +187,8 @@ def plan_asof(
                 f"direction={options.direction!r} of streams without within=: a row of {left!r} might wait for ever",
                 accepted="within=, such as '1 hour', or direction='backward'",
             )
+    bound = distance(within, facts.time)
+    spec, derived = _spec(columns, facts, options, bound)
     return AsofPlan(
         mode=mode,
         inputs=inputs,
@@ -168,8 +197,63 @@ def plan_asof(
         keys=facts.keys,
         time=facts.time,
         options=options,
-        within=distance(within, facts.time),
+        within=bound,
         given_within=within,
         sampled=(not facts.keys if options.sample is None else options.sample) and mode == "batch",
         shuffle_partitions=options.partitions or facts.shuffle_partitions,
+        spec=spec,
+        derived=derived,
     )
+
+
+def _spec(
+    columns: Columns, facts: Facts, options: Options, within: int | float | None
+) -> tuple[AsofSpec, tuple[tuple[DerivedColumn, ...], tuple[DerivedColumn, ...]]]:
+    """The kernels' description of the join, and the columns that it needs behind each payload."""
+    left, right = _Segment(facts.sides[LEFT]), _Segment(facts.sides[RIGHT])
+    keys = [
+        tuple(segment.compared(name, kind) for name, kind in zip(columns.by[side], facts.keys, strict=True))
+        for side, segment in enumerate((left, right))
+    ]
+    times = left.compared(columns.time[LEFT], facts.time), right.compared(columns.time[RIGHT], facts.time)
+    spec = AsofSpec(
+        payload=(len(left.facts.types), len(right.facts.types)),
+        types=(left.facts.types, right.facts.types),
+        keys=(keys[LEFT], keys[RIGHT]),
+        times=times,
+        kinds=tuple(kind.kind for kind in facts.keys),
+        time=facts.time.kind,
+        ties=right.ordered(columns.ties),
+        direction=options.direction,
+        how=options.how,
+        exact=options.allow_exact_matches,
+        within=within,
+    )
+    return spec, (tuple(left.derived), tuple(right.derived))
+
+
+class _Segment:
+    """The columns of one side: its payload, and behind it what is derived from it."""
+
+    def __init__(self, facts: SideFacts) -> None:
+        self.facts = facts
+        self.derived: list[DerivedColumn] = []
+
+    def compared(self, name: str, kind: KeyType) -> int:
+        """Where a key is among the columns; one that is compared in another type becomes a column of its own."""
+        if (name, kind.ddl) in self.facts.ready:
+            return self.facts.names.index(name)
+        return self._add(DerivedColumn(name, kind.ddl))
+
+    def ordered(self, first: tuple[str, ...]) -> tuple[int, ...]:
+        """Where the columns are that decide ties; what has no order of its own is ordered by its text as JSON."""
+        names = self.facts.names
+        positions = []
+        for name in [*first, *[name for name in names if name not in first]]:
+            at = names.index(name)
+            positions.append(at if tie_kind(self.facts.types[at]) else self._add(DerivedColumn(name, None)))
+        return tuple(positions)
+
+    def _add(self, column: DerivedColumn) -> int:
+        self.derived.append(column)
+        return len(self.facts.names) + len(self.derived) - 1

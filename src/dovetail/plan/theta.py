@@ -1,4 +1,4 @@
-"""The plan of a theta join.
+"""The decisions about a theta join.
 
 :func:`plan_theta` is the one place that decides.  It knows the condition with its types and a few facts about the
 inputs, and no Spark.
@@ -6,107 +6,31 @@ inputs, and no Spark.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from dovetail.conditions.comparison import Comparison, KeyType, Step, build_step
+import pyarrow as pa
+
+from dovetail.conditions.comparison import Comparison, Key, KeyType, build_step
 from dovetail.conditions.durations import CountWindow, TimeWindow
 from dovetail.conditions.forms import Equality, Inequality, Predicate
-from dovetail.conditions.join_kind import How
+from dovetail.conditions.join_kind import How, JoinKind
 from dovetail.conditions.literals import literal_sql
-from dovetail.conditions.names import bare
 from dovetail.errors import ArgumentError, PredicateError, UnboundedJoinError, listing, unknown_alias
-from dovetail.families.theta.spec import Options
-
-Mode = Literal["batch", "window", "beside"]
+from dovetail.families.theta.spec import Options, WindowSpec, WindowStep
+from dovetail.plan.theta_plan import Mode, ThetaPlan, ThetaStep
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What the planner knows of the inputs: which are streams, their types, the session's shuffle partitions."""
+    """What the planner knows of the inputs: which are streams, the compared types, the session's shuffle partitions."""
 
     streams: frozenset[str]
     equalities: tuple[tuple[Equality, KeyType], ...]
     comparisons: tuple[tuple[Comparison, KeyType], ...]
     shuffle_partitions: int
-
-
-@dataclass(frozen=True)
-class ThetaStep:
-    """One two-sided join: its condition in kernel form and every choice about how to run it.
-
-    `mirror` is the same condition with the other input as the points, which a full join needs.  `point_filter` and
-    `mirror_filter` are conditions on the points alone, and in a full join on the boxes alone, that must not drop
-    them, because unmatched rows count.
-    """
-
-    left: tuple[str, ...]
-    right: str
-    step: Step
-    mirror: Step
-    options: Options
-    rests: tuple[str, ...] = ()
-    point_filter: str | None = None
-    mirror_filter: str | None = None
-    shuffle_partitions: int = 1
-    sampled: bool = True
-    broadcast: bool = False
-    condition: str = ""
-
-    @property
-    def kernel_options(self) -> Options:
-        """The options as the points see them: a right join is a left join of the right input."""
-        return replace(self.options, how="left") if self.options.how == "right" else self.options
-
-    def with_how(self, how: How) -> ThetaStep:
-        """The same step with another `how`."""
-        return replace(self, options=replace(self.options, how=how))
-
-    def mirrored(self, how: How) -> ThetaStep:
-        """The same condition seen from the right input, which becomes the left one."""
-        turned = replace(self.mirror, swapped=False)
-        options = replace(self.options, how=how)
-        return replace(
-            self,
-            step=turned,
-            point_filter=self.mirror_filter,
-            mirror_filter=self.point_filter,
-            options=options,
-        )
-
-
-@dataclass(frozen=True)
-class ThetaPlan:
-    """What a call will do; :meth:`text` puts it into words."""
-
-    mode: Mode
-    inputs: tuple[str, ...]
-    streams: frozenset[str]
-    predicate: Predicate
-    filters: tuple[tuple[str, str], ...]
-    """(alias, condition) that drops rows of an input before the join."""
-    steps: tuple[ThetaStep, ...]
-    window: CountWindow | TimeWindow | None = None
-
-    def text(self) -> str:
-        """The plan as lines of text, most important first."""
-        from dovetail.plan.theta_text import plan_text
-
-        return plan_text(self)
-
-    def identity(self) -> dict[str, str]:
-        """What a stream may not change between two runs on one checkpoint."""
-        window = self.window
-        assert window is not None
-        rows = f"{window.rows} rows" if isinstance(window, CountWindow) else f"{window.every} microseconds"
-        return {
-            "join": "a theta join in windows",
-            "inputs": ", ".join(self.inputs),
-            "condition": bare(self.predicate.sql),
-            "how": self.steps[0].options.how,
-            "time": "" if isinstance(window, CountWindow) else window.time,
-            "window": rows,
-        }
+    payload_types: Mapping[str, tuple[pa.DataType, ...]] = field(default_factory=dict)
+    """The Arrow types of the columns of each input."""
 
 
 def plan_theta(
@@ -132,29 +56,63 @@ def plan_theta(
     sample
         Whether a sample of both sides may decide where rows go.
     """
-    if len(inputs) > 2 and options.how != "inner":
+    if len(inputs) > 2 and not options.kind.pairs_only:
         raise ArgumentError(
             f"how={options.how!r} with {len(inputs)} inputs", accepted="how='inner' for more than two inputs",
             hint="join two of them first, and join the result with the third",
         )  # fmt: skip
     order = _join_order(inputs, predicate)
-    mode, beside = _mode(inputs, facts, options, window, broadcast)
+    mode, small = _mode(inputs, facts, options, window, broadcast)
     steps = []
     for at in range(1, len(order)):
         left, right = tuple(order[:at]), order[at]
-        steps.append(_step(left, right, order, predicate, facts, options, beside=beside, sample=sample))
-    kept = _preserved(order, options.how)
+        steps.append(_step(left, right, order, predicate, facts, options, small=small, sample=sample))
+    kept = _preserved(order, options.kind)
     if isinstance(window, CountWindow):
         # A row that was dropped would not count, and every window after it would begin elsewhere.
         kept = frozenset(inputs)
     filters = tuple((f.alias, f.sql) for f in predicate.filters if f.alias not in kept)
-    return ThetaPlan(mode, inputs, facts.streams, predicate, filters, tuple(steps), window)
+    spec = None if window is None else _window_spec(inputs, tuple(steps), facts, options, window)
+    return ThetaPlan(mode, inputs, facts.streams, predicate, filters, tuple(steps), window, spec)
 
 
-def _preserved(order: list[str], how: How) -> frozenset[str]:
+def _window_spec(
+    inputs: tuple[str, ...],
+    steps: tuple[ThetaStep, ...],
+    facts: Facts,
+    options: Options,
+    window: CountWindow | TimeWindow,
+) -> WindowSpec:
+    """The kernel's description of a join in windows, or why there can be none."""
+    rest = next((sql for step in steps for sql in step.rests), None)
+    if rest is not None and not options.kind.pairs_only:
+        raise ArgumentError(
+            f"how={options.how!r} in windows with the condition {rest.replace('`', '')}, which only Spark can evaluate",
+            accepted="how='inner' with any condition, or another how with comparisons of two inputs only",
+            hint="move a condition on one input into a filter of that input",
+        )
+    keys: dict[str, list[Key]] = {alias: [] for alias in inputs}
+    for step in steps:
+        for key in (*step.step.point_keys, *step.step.box_keys):
+            if key not in keys[key.alias]:
+                keys[key.alias].append(key)
+    types = tuple(facts.payload_types[alias] for alias in inputs)
+    return WindowSpec(
+        payload=tuple(len(kinds) for kinds in types),
+        keys=tuple(tuple(keys[alias]) for alias in inputs),
+        aliases=inputs,
+        first=inputs.index(steps[0].left[0]),
+        steps=tuple(WindowStep(step.step, inputs.index(step.right)) for step in steps),
+        options=options,
+        rows=window.rows if isinstance(window, CountWindow) else None,
+        every=window.every if isinstance(window, TimeWindow) else None,
+        types=types,
+    )
+
+
+def _preserved(order: list[str], kind: JoinKind) -> frozenset[str]:
     """Inputs whose rows come out even without a match, so that no condition may drop them."""
-    kept = {"left": order[:1], "anti": order[:1], "right": order[1:2], "full": order[:2]}
-    return frozenset(kept.get(how, []))
+    return frozenset(alias for alias, keeps in zip(order, kind.preserved, strict=False) if keeps)
 
 
 def _join_order(inputs: tuple[str, ...], predicate: Predicate) -> list[str]:
@@ -197,7 +155,7 @@ def _mode(
         return "window", None
     if not facts.streams:
         if broadcast is not None:
-            _check_beside(broadcast, inputs, options, "broadcast=")
+            _check_small_side(broadcast, inputs, options, "broadcast=")
         return "batch", broadcast
     if len(facts.streams) > 1:
         raise UnboundedJoinError(
@@ -211,23 +169,23 @@ def _mode(
             f"a stream beside {len(static)} static inputs", accepted="one stream and one static input",
             hint="join the static inputs with each other first",
         )  # fmt: skip
-    _check_beside(static[0], inputs, options, "the static input")
-    return "beside", static[0]
+    _check_small_side(static[0], inputs, options, "the static input")
+    return "stream-static", static[0]
 
 
-def _check_beside(small: str, inputs: tuple[str, ...], options: Options, what: str) -> None:
+def _check_small_side(small: str, inputs: tuple[str, ...], options: Options, what: str) -> None:
     """Refuse what cannot be decided one task at a time: which rows of the small side nobody matched."""
     if len(inputs) > 2:
         raise ArgumentError(f"{what} {small!r} with {len(inputs)} inputs", accepted="two inputs")
-    kept = _preserved(list(inputs), options.how)
-    emitted = inputs[0] if options.how == "semi" else None
-    if small in kept or small == emitted:
-        other = inputs[0] if small == inputs[1] else inputs[1]
+    side = inputs.index(small)
+    # A semi join says of each left row whether it has a match.
+    if options.kind.preserved[side] or (side == 0 and not options.kind.pairs):
+        other = inputs[1 - side]
         raise ArgumentError(
             f"how={options.how!r} keeps or counts rows of {small!r}, {what}, which every task would report again",
             accepted=f"a join that keeps rows of {other!r} only",
         )
-    if options.algorithm != "auto":
+    if options.partitioning is not None:
         raise ArgumentError(
             f"algorithm={options.algorithm!r} beside {what} {small!r}",
             accepted="algorithm='auto' without partitioning",
@@ -242,32 +200,30 @@ def _step(
     facts: Facts,
     options: Options,
     *,
-    beside: str | None,
+    small: str | None,
     sample: bool,
 ) -> ThetaStep:
     both = {*left, right}
     equalities = [(e, t) for e, t in facts.equalities if _reaches(e.left.alias, e.right.alias, left, right)]
     comparisons = [(c, t) for c, t in facts.comparisons if _reaches(c.left.alias, c.right.alias, left, right)]
-    if options.algorithm != "auto" and not comparisons:
+    if options.partitioning is not None and not comparisons:
         raise PredicateError(
             f"algorithm={options.algorithm!r} partitions by an inequality or a band, and none connects "
             f"{right!r} with {listing(left)}",
             accepted="algorithm='auto' for equalities alone",
         )
     orient: How = options.how
-    if beside is not None:
+    if small is not None:
         # The small side is looked up, so the other one provides the points.
-        orient = "right" if beside in left else "left"
+        orient = "right" if small in left else "left"
     step = build_step(equalities, comparisons, left=frozenset(left), how=orient)
     mirror = build_step(equalities, comparisons, left=frozenset(left), how="right")
     rests = tuple(
         r.sql for r in predicate.rests
         if (right in r.aliases and r.aliases <= both) or (not r.aliases and right == order[1])
     )  # fmt: skip
-    kept = _preserved(order, options.how)
+    kept = _preserved(order, options.kind)
     points, other = (right, left[0]) if step.swapped else (left[0], right)
-    if options.how == "full":
-        points, other = left[0], right
     return ThetaStep(
         left=left,
         right=right,
@@ -277,12 +233,10 @@ def _step(
         rests=rests,
         point_filter=_filter_of(predicate, points) if points in kept else None,
         mirror_filter=_filter_of(predicate, other) if other in kept else None,
-        shuffle_partitions=options.partitions
-        if options.algorithm == "auto" and options.partitions
-        else facts.shuffle_partitions,
+        shuffle_partitions=options.partitions or facts.shuffle_partitions,
         # Prefap and its rivals partition by what the data holds; they cannot do without looking.
-        sampled=sample or options.algorithm != "auto",
-        broadcast=beside is not None,
+        sampled=sample or options.partitioning is not None,
+        broadcast=small is not None,
         condition=" AND ".join(
             [e.sql for e, _ in equalities] + [_short(c) for c, _ in comparisons] + [f"({sql})" for sql in rests]
         ),

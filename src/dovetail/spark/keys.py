@@ -9,14 +9,14 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dovetail.columns.layout import Source
+from dovetail.columns.layout import KEY, KEY_HASH, Source
 from dovetail.conditions.comparison import Key
 from dovetail.conditions.names import quoted
 from dovetail.spark.frames import Side
 
 
-def key_columns(keys: Sequence[Key], prefix: str = "k", *, only: str | None = None) -> list[Column]:
-    """Key columns k0, k1 ..., each cast to the type of its comparison, and NULL on all rows but `only` some."""
+def key_columns(keys: Sequence[Key], prefix: str = KEY, *, only: str | None = None) -> list[Column]:
+    """Key columns k0, k1 ..., each cast to the type of its comparison; NULL on rows for which `only` does not hold."""
     casts = [f"CAST(({key.sql}) AS {key.ddl})" for key in keys]
     if only is not None:
         casts = [f"CASE WHEN {only} THEN {cast} END" for cast in casts]
@@ -31,25 +31,25 @@ def payload_source(side: Side, key: Key) -> Source | None:
 
     Adding a number to a double gives the same bits in NumPy as in Spark, and saves the way through Arrow.
     """
-    found = _MOVED.fullmatch(key.sql)
-    if found is None:
+    moved = _MOVED.fullmatch(key.sql)
+    if moved is None:
         return None
     for at, (alias, field) in enumerate(side.payload):
-        if found["column"] == f"{quoted(alias)}.{quoted(field.name)}":
-            if found["number"] is None:
-                return Source(at) if _ddl(field.dataType) == key.ddl else None
+        if moved["column"] == f"{quoted(alias)}.{quoted(field.name)}":
+            if moved["number"] is None:
+                return Source(at) if ddl_of(field.dataType) == key.ddl else None
             if key.ddl == "DOUBLE" and isinstance(field.dataType, T.DoubleType):
-                shift = float(found["number"])
-                return Source(at, -shift if found["sign"] == "-" else shift)
+                shift = float(moved["number"])
+                return Source(at, -shift if moved["sign"] == "-" else shift)
     return None
 
 
-def _ddl(kind: T.DataType) -> str:
-    """A type in the spelling of :class:`KeyType`."""
+def ddl_of(kind: T.DataType) -> str:
+    """A type in the spelling of :class:`~dovetail.conditions.comparison.KeyType`."""
     return kind.simpleString().replace("decimal", "DECIMAL").upper()
 
 
-def hash_column(keys: Sequence[Key], name: str = "h") -> Column:
+def hash_column(keys: Sequence[Key], name: str = KEY_HASH) -> Column:
     """The hash of the equality keys; ``-0.0`` and ``0.0`` are equal, so they hash alike."""
     parts = []
     for key in keys:

@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from dovetail.columns import layout
 from dovetail.columns.sampling import DEEP, DENSE, SPARSE
 from dovetail.spark.runtime.worker import settle
 
@@ -32,8 +33,18 @@ def handover(**columns: T.DataType) -> T.StructType:
     return T.StructType([T.StructField(name, kind, nullable=False) for name, kind in columns.items()])
 
 
-SEGMENT = handover(segment=T.BinaryType())
-_ROUTING = handover(routing=T.BinaryType())
+SEGMENT = handover(**{layout.SEGMENT: T.BinaryType()})
+"""Packed rows that nobody shuffles."""
+SEGMENTS = handover(
+    **{
+        layout.CELL_NUMBER: T.IntegerType(),
+        layout.TURN: T.IntegerType(),
+        layout.COPIES: T.LongType(),
+        layout.SEGMENT: T.BinaryType(),
+    }
+)
+"""Packed rows on their way through a shuffle: the schema of :func:`~dovetail.columns.partition.shuffle_batch`."""
+_ROUTING = handover(**{layout.FITTED: T.BinaryType()})
 
 
 def sampled(frame: DataFrame, columns: Sequence[Column | str], *, side: int, everything: bool = False) -> DataFrame:
@@ -42,23 +53,25 @@ def sampled(frame: DataFrame, columns: Sequence[Column | str], *, side: int, eve
     Spark samples: a Python task for each part of the input would cost more.
     """
     # As text: every function of a Column is a few calls into the JVM, which a small join feels.
+    draw, deep = layout.DRAW, layout.DEEP
     if everything:
-        return frame.select(F.expr("0L AS draw"), F.expr("false AS deep"), *columns)
+        return frame.select(F.expr(f"0L AS {draw}"), F.expr(f"false AS {deep}"), *columns)
     row = "monotonically_increasing_id()"
     # A hash of the row's number instead of Spark's random sample, which takes twice the time.
-    draw, deep = f"xxhash64({row} ^ {side << 61}L) AS draw", f"{row} & {_FIRST_ROW} >= {DEEP} AS deep"
-    numbered = frame.select(F.expr(draw), F.expr(deep), *columns)
-    return numbered.where(f"draw & {DENSE - 1} = 0 AND (NOT deep OR draw & {SPARSE - 1} = 0)")
+    marks = [f"xxhash64({row} ^ {side << 61}L) AS {draw}", f"{row} & {_FIRST_ROW} >= {DEEP} AS {deep}"]
+    numbered = frame.select(*map(F.expr, marks), *columns)
+    return numbered.where(f"{draw} & {DENSE - 1} = 0 AND (NOT {deep} OR {draw} & {SPARSE - 1} = 0)")
 
 
-def fitted(samples: Sequence[DataFrame], fit: Callable[..., Iterator[pa.RecordBatch]], blind: bytes) -> Column:
+def fitted(samples: Sequence[DataFrame], fit: Callable[..., Iterator[pa.RecordBatch]], default: bytes) -> Column:
     """The routing that one task fits to the samples, as a scalar subquery, in an array for :func:`carrying`.
 
-    Spark runs nobody to fit one where it sees that all samples are empty; then it is `blind`.
+    Where Spark sees that all samples are empty it runs no task to fit one; then it is `default`, a routing without a
+    sample.
     """
     gathered = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), samples)
-    found = gathered.repartition(1).mapInArrow(arrow_function(fit), _ROUTING).scalar()
-    return F.array(F.coalesce(found, F.lit(blind)))
+    routing = gathered.repartition(1).mapInArrow(arrow_function(fit), _ROUTING).scalar()
+    return F.array(F.coalesce(routing, F.lit(default)))
 
 
 def carrying(frame: DataFrame, columns: Sequence[Column | str], value: Column | None) -> DataFrame:
@@ -69,7 +82,7 @@ def carrying(frame: DataFrame, columns: Sequence[Column | str], value: Column | 
     if value is None:
         return frame.select(*columns)
     first = F.expr(f"monotonically_increasing_id() & {_FIRST_ROW} = 0")
-    return frame.select(*columns, F.when(first, value).alias("g"))
+    return frame.select(*columns, F.when(first, value).alias(layout.ROUTING))
 
 
 def arrow_function(stage: Callable[..., Iterator[pa.RecordBatch]]) -> ArrowFunction:

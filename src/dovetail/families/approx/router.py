@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from dovetail.columns.partition import dealt_rows
+from dovetail.columns.partition import parts_by_cell
 from dovetail.families.approx.compiled import Index
 
 
@@ -28,9 +28,7 @@ def cells_of(hashes: Index, cells: int) -> Index:
 
 def cut(rows: pa.RecordBatch, cells: Index, count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
     """Rows by cell, each cell's in their order."""
-    table, ends = dealt_rows(rows, np.arange(cells.size), cells, count)
-    for cell in np.flatnonzero(np.diff(ends)):
-        yield int(cell), table.slice(int(ends[cell]), int(ends[cell + 1] - ends[cell]))
+    yield from parts_by_cell(rows, cells, count)
 
 
 def budgets(memory: int, rows: Index, least: int) -> Index:

@@ -16,7 +16,7 @@ from dovetail.columns.codes import HIGHEST, LOWEST, Codes, Floats, Mask
 from dovetail.columns.numba_cache import njit
 
 Index = npt.NDArray[np.int64]
-Places = npt.NDArray[np.int32]
+RowNumbers = npt.NDArray[np.int32]
 """Row numbers within a cell, in half the space: what is looked up at random should fit into a cache."""
 Shifts = npt.NDArray[np.uint64]
 
@@ -35,7 +35,7 @@ def number_keys(codes: Codes, table: Codes, numbers: Index, low: int) -> tuple[I
     """Numbers 0, 1, 2 ... for distinct codes in the order of their first appearance.
 
     `table` and `numbers` are filled on the way, for :func:`find_keys`.  An empty `table` means that `numbers` is
-    addressed by ``code - low``; else both are a hash table with a power of two of places, and -1 in `numbers` marks the
+    addressed by ``code - low``; else both are a hash table with a power of two of slots, and -1 in `numbers` marks the
     free ones.
     """
     out = np.empty(codes.size, dtype=np.int64)
@@ -50,7 +50,7 @@ def number_keys(codes: Codes, table: Codes, numbers: Index, low: int) -> tuple[I
         return out, count
     mask = table.size - 1
     for i in range(codes.size):
-        at = _place(codes[i], mask)
+        at = _slot(codes[i], mask)
         while numbers[at] >= 0 and table[at] != codes[i]:
             at = (at + 1) & mask
         if numbers[at] < 0:
@@ -73,7 +73,7 @@ def find_keys(codes: Codes, table: Codes, numbers: Index, low: int) -> Index:  #
         return out
     mask = table.size - 1
     for i in range(codes.size):
-        at = _place(codes[i], mask)
+        at = _slot(codes[i], mask)
         while numbers[at] >= 0 and table[at] != codes[i]:
             at = (at + 1) & mask
         out[i] = numbers[at]
@@ -81,7 +81,7 @@ def find_keys(codes: Codes, table: Codes, numbers: Index, low: int) -> Index:  #
 
 
 @njit(inline="always")
-def _place(code: int, mask: int) -> Any:  # pragma: no cover
+def _slot(code: int, mask: int) -> Any:  # pragma: no cover
     mixed = np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)
     return np.int64(mixed >> np.uint64(20)) & mask
 
@@ -89,13 +89,13 @@ def _place(code: int, mask: int) -> Any:  # pragma: no cover
 @njit
 def sort_runs(
     numbers: Index, codes: Codes, groups: int
-) -> tuple[Places, Codes, Index, Places, Index, Shifts]:  # pragma: no cover
+) -> tuple[RowNumbers, Codes, Index, RowNumbers, Index, Shifts]:  # pragma: no cover
     """Rows in the order of (number, code), and a table to search them by.
 
     Rows with the number -1 are left out.  The leading bits of its code put a row into a bucket of its run, a few rows
     in each, so that what remains is to sort buckets: the work follows the number of rows where times are spread out.
 
-    Returns the places of the rows, their codes, where each run starts, where each bucket starts, where the buckets of
+    Returns the numbers of the rows, their codes, where each run starts, where each bucket starts, where the buckets of
     each run begin (with one more, the end of the run, behind them), and how far to shift its codes.
     """
     starts = np.zeros(groups + 1, dtype=np.int64)
@@ -181,10 +181,10 @@ def _first_not_below(
     or_equal: bool,
     times: Codes,
     starts: Index,
-    table: Places,
+    table: RowNumbers,
     begins: Index,
     shifts: Shifts,
-) -> Places:  # pragma: no cover
+) -> RowNumbers:  # pragma: no cover
     """For each row the first position of its run whose time is not below its own, or, with `or_equal`, above it.
 
     Each step of a block of rows looks at memory that has nothing to do with that of its neighbours, so the processor
@@ -224,11 +224,11 @@ def match(
     numbers: Index,
     codes: Codes,
     values: Floats,
-    order: Places,
+    order: RowNumbers,
     times: Codes,
     right_values: Floats,
     starts: Index,
-    table: Places,
+    table: RowNumbers,
     begins: Index,
     shifts: Shifts,
     direction: int,
@@ -236,7 +236,7 @@ def match(
     bounded: bool,
     within: Any,
     float_within: float,
-) -> Places:  # pragma: no cover
+) -> RowNumbers:  # pragma: no cover
     """For each left row the row of its best match, or -1.
 
     `values` and `right_values` (in sorted order) hold the times as floats where times are floats, and are empty where

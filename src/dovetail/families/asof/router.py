@@ -21,9 +21,13 @@ from dovetail.columns.numba_cache import njit
 from dovetail.columns.segments import pack, unpack
 from dovetail.columns.spark_hash import balance, cell_numbers
 from dovetail.families.asof.compiled import Index
+from dovetail.families.asof.encode import hashes_of
+
+CELLS = 32
+"""Cells of a stream with keys.  Stored state depends on the number, so it must not follow the session."""
 
 BUCKETS = 1024
-"""Buckets where a sample has told which of them are heavy: the finer, the fewer keys are cut beside a heavy one."""
+"""Buckets where a sample has told which of them are heavy: the finer, the fewer keys are cut along with a heavy one."""
 
 CELL_ROWS = 1 << 21
 """Rows of both sides that a cell should not exceed by much."""
@@ -56,7 +60,7 @@ class Routing:
         return buckets_of(hashes, self.buckets)
 
     def slice_of(self, hashes: Index, codes: Codes) -> Index:
-        """The place of each row's slice among all slices."""
+        """The number of each row's slice among all slices."""
         if self.buckets == 1:
             return cuts_passed(self.cuts, codes)
         return slices_of(hashes, codes, self.offsets, self.cuts)
@@ -71,8 +75,8 @@ class Routing:
     def from_buffer(cls, buffer: pa.Buffer | bytes) -> Routing:
         """The inverse of :meth:`to_buffer`."""
         rows = unpack(buffer)
-        found = [np.array(rows.column(at)[0].as_py(), dtype=np.int64) for at in range(4)]
-        return cls(found[0], found[1], found[2], found[3].astype(np.int32))
+        offsets, cuts, cells, numbers = (np.array(rows.column(at)[0].as_py(), dtype=np.int64) for at in range(4))
+        return cls(offsets, cuts, cells, numbers.astype(np.int32))
 
 
 @njit(inline="always")
@@ -108,11 +112,11 @@ def slices_of(hashes: Index, codes: Codes, offsets: Index, cuts: Codes) -> Index
 
 
 def without_sample(keyed: bool, partitions: int) -> Routing:
-    """Keys dealt out by their hash, each wholly in one cell; without keys all rows in one cell."""
+    """Keys spread by their hash, each wholly in one cell; without keys all rows in one cell."""
     cells = max(partitions, min(4 * partitions, 64)) if keyed else 1
     offsets = np.zeros(cells + 1, dtype=np.int64)
-    places = np.arange(cells, dtype=np.int64) % partitions
-    return Routing(offsets, np.empty(0, dtype=np.int64), np.arange(cells), cell_numbers(places, partitions))
+    tasks = np.arange(cells, dtype=np.int64) % partitions
+    return Routing(offsets, np.empty(0, dtype=np.int64), np.arange(cells), cell_numbers(tasks, partitions))
 
 
 def fit(
@@ -164,9 +168,9 @@ def fit(
     return Routing(offsets, all_cuts, cells, cell_numbers(balance(costs, partitions), partitions))
 
 
-def _loads(places: Index, weights: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
-    """The sum of the weights at each place."""
-    return np.bincount(places, weights, minlength=count).astype(np.float64)
+def _loads(groups: Index, weights: npt.NDArray[np.float64], count: int) -> npt.NDArray[np.float64]:
+    """The sum of the weights in each group."""
+    return np.bincount(groups, weights, minlength=count).astype(np.float64)
 
 
 def quantiles(codes: Codes, weights: npt.NDArray[np.float64], parts: int) -> Codes:
@@ -179,31 +183,31 @@ def quantiles(codes: Codes, weights: npt.NDArray[np.float64], parts: int) -> Cod
     """
     order = np.argsort(codes, kind="stable")
     summed = np.cumsum(weights[order])
-    places = np.searchsorted(summed, summed[-1] * np.arange(1, parts) / parts, side="right")
-    found: Codes = np.unique(codes[order][np.minimum(places, codes.size - 1)])
-    return np.asarray(found[found > codes.min()], dtype=np.int64)
+    positions = np.searchsorted(summed, summed[-1] * np.arange(1, parts) / parts, side="right")
+    cuts: Codes = np.unique(codes[order][np.minimum(positions, codes.size - 1)])
+    return np.asarray(cuts[cuts > codes.min()], dtype=np.int64)
 
 
 @njit
 def nearest_in_slices(
-    keys: Index, places: Index, codes: Codes, bases: Index, sizes: Index, last: bool
+    keys: Index, slices: Index, codes: Codes, bases: Index, sizes: Index, last: bool
 ) -> Index:  # pragma: no cover
     """Which rows are the last (or first) of their key in their slice; several, where times tie.
 
-    `places` counts slices within the bucket; ``bases[key]`` is where the slices of a key begin and ``sizes[key]`` how
+    `slices` counts slices within the bucket; ``bases[key]`` is where the slices of a key begin and ``sizes[key]`` how
     many there are.
     """
     total = bases[-1] + sizes[-1] if bases.size else 0
     best = np.empty(total, dtype=np.int64)
     seen = np.zeros(total, dtype=np.bool_)
     for i in range(codes.size):
-        at = bases[keys[i]] + places[i]
+        at = bases[keys[i]] + slices[i]
         if not seen[at] or (codes[i] > best[at] if last else codes[i] < best[at]):
             best[at], seen[at] = codes[i], True
     out = np.empty(codes.size, dtype=np.int64)
     found = 0
     for i in range(codes.size):
-        if best[bases[keys[i]] + places[i]] == codes[i]:
+        if best[bases[keys[i]] + slices[i]] == codes[i]:
             out[found] = i
             found += 1
     return out[:found]
@@ -213,7 +217,7 @@ def nearest_in_slices(
 def passed_on(winners: Index, bases: Index, sizes: Index, last: bool) -> tuple[Index, Index]:  # pragma: no cover
     """For each slice of each key the winner of the nearest slice before it (or behind it) that has one.
 
-    `winners` holds a row for each slice of each key, -1 for none.  Comes back as rows and the places they go to.
+    `winners` holds a row for each slice of each key, -1 for none.  Comes back as rows and the slices they go to.
     """
     rows = np.empty(winners.size, dtype=np.int64)
     to = np.empty(winners.size, dtype=np.int64)
@@ -228,3 +232,23 @@ def passed_on(winners: Index, bases: Index, sizes: Index, last: bool) -> tuple[I
             if winners[at] >= 0:
                 row = winners[at]
     return rows[:found], to[:found]
+
+
+@dataclass(frozen=True)
+class CellOfKeys:
+    """The cell of each row: rows with equal keys share one.
+
+    Examples
+    --------
+    >>> cells = CellOfKeys((0,), 8)(pa.RecordBatch.from_pydict({"k": ["a", "b", "a"]}))
+    >>> bool(cells[0] == cells[2])
+    True
+    """
+
+    keys: tuple[int, ...]
+    """The positions of the key columns."""
+    cells: int
+
+    def __call__(self, rows: pa.RecordBatch) -> Index:
+        """Rows without a key match nothing, so any cell will do."""
+        return buckets_of(hashes_of([rows.column(at) for at in self.keys], rows.num_rows), self.cells)

@@ -16,8 +16,10 @@ from typing import Literal
 
 import pyarrow as pa
 
+from dovetail.columns.layout import HAS_MATCH, PAYLOADS, columns_of
 from dovetail.conditions.comparison import KeyType, Kind
 from dovetail.conditions.durations import duration
+from dovetail.conditions.join_kind import JoinKind
 from dovetail.errors import (
     FARTHEST,
     ArgumentError,
@@ -80,11 +82,11 @@ class AsofSpec:
     payload, types
         The number of payload columns of each side, and their Arrow types.
     keys, times
-        The places of the key columns and of the time column in a segment of each side.
+        The positions of the key columns and of the time column in a segment of each side.
     kinds, time
         The kinds of code of the keys and of the time.
     ties
-        Places of right columns, in the order in which they decide between rows with equal keys and times.
+        Positions of right columns, in the order in which they decide between rows with equal keys and times.
     within
         The largest distance, in codes for whole numbers and times, as a float for floats.
     """
@@ -101,10 +103,15 @@ class AsofSpec:
     exact: bool = True
     within: int | float | None = None
 
+    @property
+    def kind(self) -> JoinKind:
+        """What `how` means for the two sides."""
+        return JoinKind.of(self.how)
+
     def output_names(self) -> tuple[str, ...]:
         """The columns of joined rows: both payloads and, where right rows may be missing, whether there is one."""
-        sides = [f"{prefix}{at}" for prefix, size in zip("cd", self.payload, strict=True) for at in range(size)]
-        return (*sides, "b") if self.how == "left" else tuple(sides)
+        names = [name for prefix, size in zip(PAYLOADS, self.payload, strict=True) for name in columns_of(prefix, size)]
+        return (*names, HAS_MATCH) if self.kind.outer else tuple(names)
 
     def __post_init__(self) -> None:
         if self.time == "rank":

@@ -3,7 +3,7 @@
     fit                 a little of both sides -> one routing (only where times have to cut)
     route               rows -> segments, one for each cell, right rows near a cut copied
     join                the segments of a cell, right ones first -> joined rows
-    beside              left rows, and the whole right side -> joined rows, without a shuffle
+    broadcast           left rows, and the whole right side -> joined rows, without a shuffle
 
 Spark calls them; they know nothing of Spark.  In `route` the last column may be the routing, which only the first row
 of a task carries.
@@ -19,37 +19,22 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.columns.broadcast import beside_blocks
+from dovetail.columns.broadcast import broadcast_blocks
 from dovetail.columns.codes import Codes, order_codes, valid_mask
 from dovetail.columns.hashing import row_hashes
-from dovetail.columns.partition import dealt_rows
+from dovetail.columns.layout import COPIES, COUNTERS, FITTED, SEGMENT, TURN
+from dovetail.columns.partition import group_rows_by_cell, shuffle_batch
 from dovetail.columns.sampling import DENSE, SPARSE
-from dovetail.columns.segments import (
-    binary_column,
-    blocks,
-    concat,
-    known_or_carried,
-    packed_column,
-    picked,
-    typed,
-    unpack,
-)
+from dovetail.columns.segments import binary_column, blocks, concat, known_or_carried, nulls, picked, typed, unpack
 from dovetail.conditions.comparison import Kind
-from dovetail.families.asof.compiled import Index, Places
-from dovetail.families.asof.kernel import KeyNumbers, RightIndex, key_columns, last_of_runs, time_codes, usable
+from dovetail.families.asof.compiled import Index, RowNumbers
+from dovetail.families.asof.encode import KeyNumbers, hashes_of, key_columns, time_codes, usable
+from dovetail.families.asof.kernel import RightIndex, last_of_runs
 from dovetail.families.asof.router import Routing, fit, nearest_in_slices, passed_on, without_sample
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
 
 METRICS = ("rows_left", "rows_right", "copies", "ties", "matched", "results", "cells", "kernel_us")
 """The counters of a cell, in the order in which they leave a task."""
-
-
-def hashes_of(columns: list[pa.Array[Any]], size: int) -> Index:
-    """Hashes of the equality keys; all alike without any."""
-    if not columns:
-        return np.zeros(size, dtype=np.int64)
-    batch = pa.RecordBatch.from_arrays(columns, names=[str(at) for at in range(len(columns))])
-    return row_hashes(batch, len(columns))
 
 
 @dataclass(frozen=True)
@@ -76,7 +61,7 @@ class FitStage:
             routing = fit(hashes, codes, weights, keyed=keyed, partitions=self.partitions)
         else:
             routing = without_sample(False, self.partitions)
-        yield pa.RecordBatch.from_arrays([binary_column([routing.to_buffer()])], names=["routing"])
+        yield pa.RecordBatch.from_arrays([binary_column([routing.to_buffer()])], names=[FITTED])
 
 
 @dataclass(frozen=True)
@@ -94,23 +79,15 @@ class RouteStage:
         if packed is None:
             return
         routing = Routing.from_buffer(packed)
+        count = routing.numbers.size
+        turn = 0 if self.side == RIGHT else 1
         for block in blocks(rows_in):
-            rows, cells, copies = self.places(block, routing)
-            table, ends = dealt_rows(block, rows, cells, routing.numbers.size)
-            full = np.flatnonzero(np.diff(ends))
-            segments = packed_column([table.slice(ends[c], ends[c + 1] - ends[c]) for c in full])
-            copied = np.bincount(cells[cells.size - copies :], minlength=routing.numbers.size)[full]
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array(routing.numbers[full], pa.int32()),
-                    pa.array(np.full(full.size, 1 - self.side), pa.int32()),
-                    pa.array(copied, pa.int64()),
-                    segments,
-                ],
-                names=["number", "turn", "copies", "segment"],
-            )
+            rows, cells, copies = self.cells_of_rows(block, routing)
+            table, bounds = group_rows_by_cell(block, rows, cells, count)
+            copied = np.bincount(cells[cells.size - copies :], minlength=count)
+            yield shuffle_batch(routing.numbers, turn, table, bounds, copied)
 
-    def places(self, block: pa.RecordBatch, routing: Routing) -> tuple[Index, Index, int]:
+    def cells_of_rows(self, block: pa.RecordBatch, routing: Routing) -> tuple[Index, Index, int]:
         """Rows and the cells they go to, copies last; and how many copies there are."""
         spec, size = self.spec, block.num_rows
         good = usable(spec, block, self.side)
@@ -118,18 +95,19 @@ class RouteStage:
         hashes, codes = hashes_of(keys, size), time_codes(spec, block, self.side)
         slices = routing.slice_of(hashes, codes)
         cells = routing.cells[slices]
-        every = np.arange(size)
-        if good is not None and self.side == LEFT and spec.how == "left":
-            # A row that can match nothing still comes out: any one cell will do.
-            stray = np.flatnonzero(~good)
-            cells[stray] = row_hashes(block.take(stray), block.num_columns) % routing.numbers.size
+        rows = np.arange(size)
+        if good is not None and spec.kind.preserved[self.side]:
+            # A row with a NULL key matches nothing and still comes out: any one cell will do.
+            null_key_rows = np.flatnonzero(~good)
+            homes = row_hashes(block.take(null_key_rows), block.num_columns) % routing.numbers.size
+            cells[null_key_rows] = homes
         elif good is not None:
-            every = np.flatnonzero(good)
-            cells = cells[every]
+            rows = np.flatnonzero(good)
+            cells = cells[rows]
         if self.side == LEFT or routing.cuts.size == 0:
-            return every, cells, 0
-        rows, to = self._copies(block, routing, routing.bucket_of(hashes), codes, slices, every)
-        return np.concatenate([every, rows]), np.concatenate([cells, to]), rows.size
+            return rows, cells, 0
+        copies, to = self._copies(block, routing, routing.bucket_of(hashes), codes, slices, rows)
+        return np.concatenate([rows, copies]), np.concatenate([cells, to]), copies.size
 
     def _copies(
         self, block: pa.RecordBatch, routing: Routing, buckets: Index, codes: Codes, slices: Index, good: Index
@@ -139,20 +117,20 @@ class RouteStage:
         cut = good[sizes[buckets[good]] > 1]
         if cut.size == 0:
             return cut, cut
-        some = [key.take(cut) for key in key_columns(self.spec, block, RIGHT)]
-        keys = KeyNumbers(self.spec.kinds, some, cut.size)
-        of_key = np.zeros(keys.count, dtype=np.int64)
-        of_key[keys.rows] = buckets[cut]
-        key_sizes = sizes[of_key]
+        cut_keys = [key.take(cut) for key in key_columns(self.spec, block, RIGHT)]
+        keys = KeyNumbers(self.spec.kinds, cut_keys, cut.size)
+        bucket = np.zeros(keys.count, dtype=np.int64)  # of each key
+        bucket[keys.rows] = buckets[cut]
+        key_sizes = sizes[bucket]
         bases = np.concatenate([[0], np.cumsum(key_sizes)[:-1]])
-        firsts = routing.offsets[of_key] + of_key
-        places = slices[cut] - firsts[keys.rows]
+        firsts = routing.offsets[bucket] + bucket
+        within = slices[cut] - firsts[keys.rows]
         found: list[tuple[Index, Index]] = []
         for last, wanted in ((True, "forward"), (False, "backward")):
             if self.spec.direction == wanted:
                 continue
-            near = nearest_in_slices(keys.rows, places, codes[cut], bases, key_sizes, last)
-            winners = self._winners(block, cut, bases[keys.rows[near]] + places[near], near, int(key_sizes.sum()))
+            near = nearest_in_slices(keys.rows, within, codes[cut], bases, key_sizes, last)
+            winners = self._winners(block, cut, bases[keys.rows[near]] + within[near], near, int(key_sizes.sum()))
             rows, to = passed_on(winners, bases, key_sizes, last)
             key_of = np.repeat(np.arange(keys.count), key_sizes)[to]
             target = firsts[key_of] + to - bases[key_of]
@@ -160,7 +138,7 @@ class RouteStage:
         return np.concatenate([rows for rows, _ in found]), np.concatenate([to for _, to in found])
 
     def _winners(self, block: pa.RecordBatch, cut: Index, at: Index, near: Index, size: int) -> Index:
-        """One row for each place, the last of those that tie; -1 where there is none."""
+        """One row for each slice of each key, the last of those that tie; -1 where there is none."""
         order = np.argsort(at, kind="stable")
         at, near = at[order], near[order]
         runs = np.cumsum(np.diff(at, prepend=at[0]) > 0, dtype=np.int64)
@@ -176,45 +154,40 @@ class RouteStage:
 class PairStage:
     """What joining has in common, with a shuffle or without.
 
-    Joined rows leave as the columns of the spec, then the counters (``m``), which have a row of their own.
+    Joined rows leave as the columns of the spec, then the counters, which have a row of their own.
     """
 
     spec: AsofSpec
 
-    def rows_out(self, left: pa.RecordBatch, index: RightIndex | None, found: Places) -> pa.RecordBatch | None:
+    def rows_out(self, left: pa.RecordBatch, index: RightIndex | None, found: RowNumbers) -> pa.RecordBatch | None:
         """Joined rows; None where there are none."""
         spec, hit = self.spec, found >= 0
         matched = int(np.count_nonzero(hit))
-        if spec.how == "inner" and matched < left.num_rows:
+        if not spec.kind.unmatched and matched < left.num_rows:
             if matched == 0:
                 return None
             chosen = np.flatnonzero(hit)
             left, found, hit = left.take(chosen), found[chosen], hit[chosen]
         columns = typed(left.columns[: spec.payload[LEFT]], spec.types[LEFT])
         if index is None or matched == 0:
-            columns += [_nulls(left.num_rows, kind) for kind in spec.types[RIGHT]]
+            columns += [nulls(left.num_rows, kind) for kind in spec.types[RIGHT]]
         else:
             right = picked(index.rows.select(range(spec.payload[RIGHT])), np.maximum(found, 0))
             columns += typed(right.columns, spec.types[RIGHT])
-        if spec.how == "left":
+        if spec.kind.outer:
             columns.append(pa.array(hit))
-        return self._batch(columns, _nulls(left.num_rows, _COUNTERS))
+        return self._batch(columns, nulls(left.num_rows, _COUNTERS))
 
     def counts(self, values: list[int]) -> pa.RecordBatch:
         """The counters of a cell as a row of their own."""
-        kinds = [*self.spec.types[LEFT], *self.spec.types[RIGHT], *([pa.bool_()] * (self.spec.how == "left"))]
-        return self._batch([_nulls(1, kind) for kind in kinds], pa.array([values], _COUNTERS))
+        kinds = [*self.spec.types[LEFT], *self.spec.types[RIGHT], *([pa.bool_()] * self.spec.kind.outer)]
+        return self._batch([nulls(1, kind) for kind in kinds], pa.array([values], _COUNTERS))
 
     def _batch(self, columns: list[pa.Array[Any]], counters: pa.Array[Any]) -> pa.RecordBatch:
-        return pa.RecordBatch.from_arrays([*columns, counters], names=[*self.spec.output_names(), "m"])
+        return pa.RecordBatch.from_arrays([*columns, counters], names=[*self.spec.output_names(), COUNTERS])
 
 
 _COUNTERS = pa.list_(pa.int64())
-
-
-def _nulls(size: int, kind: pa.DataType) -> pa.Array[Any]:
-    column: pa.Array[Any] = pa.nulls(size, kind)  # type: ignore[call-overload]
-    return column
 
 
 @dataclass(frozen=True)
@@ -229,7 +202,7 @@ class JoinStage(PairStage):
         counts["cells"] = 1
         for turn, copies, segment in _segments(batches):
             began = time.perf_counter_ns()
-            if turn == 1 - RIGHT:
+            if turn == 0:
                 held.append(segment)
                 counts["rows_right"] += segment.num_rows
                 counts["copies"] += copies
@@ -255,26 +228,23 @@ class JoinStage(PairStage):
 def _segments(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
     for batch in batches:
         for at in range(batch.num_rows):
-            turn, copies = batch.column("turn")[at].as_py(), batch.column("copies")[at].as_py()
-            yield turn, copies, unpack(batch.column("segment")[at].as_buffer())
+            turn, copies = batch.column(TURN)[at].as_py(), batch.column(COPIES)[at].as_py()
+            yield turn, copies, unpack(batch.column(SEGMENT)[at].as_buffer())
 
 
 @dataclass(frozen=True)
-class BesideStage(JoinStage):
-    """Left rows in, and with them the whole right side packed into one value; joined rows out.  No shuffle.
-
-    Static left rows carry that value on the first row of a task.  A stream has no first row to speak of, so its rows
-    come `packed`: each is a segment of left rows, and the right side beside it.
-    """
+class BroadcastStage(JoinStage):
+    """Left rows in, and with them the whole right side packed into one value; joined rows out.  No shuffle."""
 
     packed: bool = False
+    """Whether left rows come as segments, each with that value: those of a stream."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
         index: RightIndex | None = None
         counts = dict.fromkeys(METRICS, 0)
         opened = False
-        for block, value in beside_blocks(batches, packed=self.packed):
+        for block, value in broadcast_blocks(batches, packed=self.packed):
             began = time.perf_counter_ns()
             if not opened and value.is_valid:
                 # Spark may see that the right side is empty, and then nobody packs it.

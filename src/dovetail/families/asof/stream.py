@@ -16,49 +16,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 
 from dovetail.columns.codes import HIGHEST, Codes, Mask, valid_mask
+from dovetail.columns.layout import COUNTERS
 from dovetail.columns.segments import concat
-from dovetail.families.asof.compiled import Index, Places, last_before
-from dovetail.families.asof.kernel import RightIndex, time_codes, usable
-from dovetail.families.asof.router import buckets_of
+from dovetail.families.asof.compiled import RowNumbers, last_before
+from dovetail.families.asof.encode import time_codes, usable
+from dovetail.families.asof.kernel import RightIndex
 from dovetail.families.asof.spec import LEFT, RIGHT
-from dovetail.families.asof.stages import PairStage, hashes_of
+from dovetail.families.asof.stages import PairStage
 from dovetail.family import Changes
 
 STREAM_METRICS = ("rows", "late", "evicted", "held_rows", "held_bytes", "ties", "matched", "results", "kernel_us")
 """What a call counts, in the order in which it leaves the operator."""
 
-CELLS = 32
-"""Cells of a stream with keys.  Stored state depends on the number, so it must not follow the session."""
-
 MOST_SEGMENTS = 8
 """Segments of a side in the state; one more, and all of them become one."""
 
 _LETTERS = "LR"
-
-
-@dataclass(frozen=True)
-class CellOfKeys:
-    """The cell of each row: rows with equal keys share one.
-
-    Examples
-    --------
-    >>> cells = CellOfKeys((0,), 8)(pa.RecordBatch.from_pydict({"k": ["a", "b", "a"]}))
-    >>> bool(cells[0] == cells[2])
-    True
-    """
-
-    places: tuple[int, ...]
-    cells: int
-
-    def __call__(self, rows: pa.RecordBatch) -> Index:
-        """Rows without a key match nothing, so any cell will do."""
-        return buckets_of(hashes_of([rows.column(at) for at in self.places], rows.num_rows), self.cells)
 
 
 class AsofKernel:
@@ -70,7 +48,7 @@ class AsofKernel:
         self.counters = dict.fromkeys(STREAM_METRICS, 0)
         self._segments: tuple[dict[str, pa.RecordBatch], dict[str, pa.RecordBatch]] = ({}, {})
         self._fresh: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
-        self._lost: list[pa.RecordBatch] = []
+        self._null_key_rows: list[pa.RecordBatch] = []
         self._serial = 0
         self._watermark: int | None = None
         self._over = False
@@ -78,7 +56,7 @@ class AsofKernel:
         self._changes = Changes()
 
     def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
-        """Take up the state of the last call."""
+        """Restore the state of the last call."""
         self._watermark = watermark
         for name in sorted(state, key=_serial_of):
             self._segments[_LETTERS.index(name[0])][name] = state[name]
@@ -96,8 +74,8 @@ class AsofKernel:
                 rows = rows.filter(pa.array(~late))
         good = usable(self.spec, rows, side)
         if good is not None:
-            if side == LEFT and self.spec.how == "left":
-                self._lost.append(rows.filter(pa.array(~good)))
+            if self.spec.kind.preserved[side]:
+                self._null_key_rows.append(rows.filter(pa.array(~good)))
             rows = rows.filter(pa.array(good))
         if rows.num_rows:
             self._fresh[side].append(rows)
@@ -107,9 +85,9 @@ class AsofKernel:
         self._over = True
 
     def results(self) -> Iterator[pa.RecordBatch]:
-        """Left rows whose match is now certain, each beside it."""
+        """Left rows whose match is now certain, each with it."""
         began = time.perf_counter_ns()
-        for rows in self._lost:
+        for rows in self._null_key_rows:
             yield from self._joined(rows, None, np.full(rows.num_rows, -1, dtype=np.int32))
         parts = tuple([*self._segments[side].values(), *self._fresh[side]] for side in (LEFT, RIGHT))
         index = RightIndex(self.spec, concat(parts[RIGHT])) if parts[RIGHT] else None
@@ -145,16 +123,16 @@ class AsofKernel:
 
     # ----------------------------------------------------------------------------------------------------------
 
-    def _joined(self, left: pa.RecordBatch, index: RightIndex | None, found: Places) -> Iterator[pa.RecordBatch]:
+    def _joined(self, left: pa.RecordBatch, index: RightIndex | None, found: RowNumbers) -> Iterator[pa.RecordBatch]:
         if left.num_rows == 0:
             return
         self.counters["matched"] += int(np.count_nonzero(found >= 0))
         out = self.stage.rows_out(left, index, found)
         if out is not None:
             self.counters["results"] += out.num_rows
-            yield out.drop_columns(["m"])
+            yield out.drop_columns([COUNTERS])
 
-    def _horizon(self, times: Codes, index: RightIndex | None, found: Places) -> Codes:
+    def _horizon(self, times: Codes, index: RightIndex | None, found: RowNumbers) -> Codes:
         """The last time at which a right row could still change a match."""
         spec = self.spec
         if spec.direction == "backward":
@@ -173,7 +151,7 @@ class AsofKernel:
             return np.ones(horizon.size, dtype=np.bool_)
         return horizon < self._watermark if self._watermark is not None else np.zeros(horizon.size, dtype=np.bool_)
 
-    def _needed(self, index: RightIndex, waiting_for: Places) -> Mask:
+    def _needed(self, index: RightIndex, waiting_for: RowNumbers) -> Mask:
         """Which right rows a left row may still choose; of those that tie, only the one that wins."""
         needed = np.zeros(index.rows.num_rows, dtype=np.bool_)
         if self._over:
@@ -237,5 +215,5 @@ def _in_utc(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def _serial_of(name: str) -> int:
-    """Segments are taken up in the order in which they were made."""
+    """Segments are restored in the order in which they were made."""
     return int(name.partition("/")[2])

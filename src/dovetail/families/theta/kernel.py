@@ -31,7 +31,7 @@ import numpy.typing as npt
 
 from dovetail.columns.codes import HIGHEST, LOWEST, Codes, Mask
 from dovetail.columns.encode import Boxes, Points
-from dovetail.columns.partition import dealt
+from dovetail.columns.partition import group_by_cell
 from dovetail.families.theta import compiled
 
 Index = npt.NDArray[np.int64]
@@ -150,7 +150,7 @@ class _Runs:
     def __init__(self, left: Points, right: Boxes, dimension: int | None) -> None:
         groups = left.groups_with(right)
         if dimension is None:
-            self.order, bounds = dealt(np.arange(len(left)), left.numbers, groups)
+            self.order, bounds = group_by_cell(np.arange(len(left)), left.numbers, groups)
             self.boxes = np.arange(len(right))
             self.start, self.stop = bounds[right.numbers], bounds[right.numbers + 1]
             return
@@ -159,8 +159,8 @@ class _Runs:
         self.boxes = ascending(high if low[0] == LOWEST else low)
         if groups > 1:
             # A stable counting sort by group keeps the order of the coordinate inside each group.
-            self.order, bounds = dealt(self.order, left.numbers.take(self.order), groups)
-            self.boxes, _ = dealt(self.boxes, right.numbers.take(self.boxes), groups)
+            self.order, bounds = group_by_cell(self.order, left.numbers.take(self.order), groups)
+            self.boxes, _ = group_by_cell(self.boxes, right.numbers.take(self.boxes), groups)
             group = right.numbers.take(self.boxes)
         else:
             bounds, group = np.array([0, len(left)], dtype=np.int64), np.empty(0, dtype=np.int64)

@@ -18,14 +18,14 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.columns import spark_hash
-from dovetail.columns.codes import HIGHEST, LOWEST, Codes, cuts_passed
+from dovetail.columns.codes import HIGHEST, LOWEST, Codes, cuts_passed, order_codes, valid_mask
 from dovetail.columns.encode import Keys, routing_boxes, routing_points
 from dovetail.columns.numba_cache import njit
 from dovetail.columns.segments import pack, unpack
@@ -33,6 +33,9 @@ from dovetail.conditions.comparison import Step
 from dovetail.families.theta.kernel import Index
 
 Mode = Literal["axis", "overlap", "spread"]
+
+CELLS = 64
+"""Cells of a stream in windows of time.  Stored state depends on the number, so it must not follow the session."""
 
 CELL_ROWS = 200_000
 """Rows of both sides that a cell should hold: their keys then sort within a core's cache."""
@@ -94,7 +97,7 @@ class Routing:
         return bool((self.bounds.tie != LOWEST).any())
 
     def points(self, step: Step, hashes: Index, keys: Keys, ties: Index) -> tuple[Index, Index]:
-        """(row, cell) for each place of each point."""
+        """(row, cell) for each cell that each point goes to."""
         if self.mode == "spread":
             return np.arange(hashes.size), ties.view(np.uint64).astype(np.int64) % self.cells
         start = routing_points(step.axes[self.axes[0]], keys) if self.axes else np.zeros_like(hashes)
@@ -106,7 +109,7 @@ class Routing:
         return _spans(first, last)
 
     def boxes(self, step: Step, hashes: Index, keys: Keys) -> tuple[Index, Index]:
-        """(row, cell) for each place of each box."""
+        """(row, cell) for each cell that each box goes to."""
         if self.mode == "spread":
             everywhere = np.full(hashes.size, self.cells - 1)
             return _spans(np.zeros_like(everywhere), everywhere)
@@ -154,7 +157,7 @@ class Routing:
 
 
 def without_sample(step: Step, partitions: int) -> Routing:
-    """A routing that knows nothing of the data: even slices of the key's hash, or points dealt at random."""
+    """A routing that knows nothing of the data: even slices of the key's hash, or points spread at random."""
     numbers = spark_hash.cell_numbers(np.arange(partitions), partitions)
     cost = np.ones(partitions)
     empty = np.empty(0, dtype=np.int64)
@@ -326,3 +329,27 @@ def _spans(first: Index, last: Index) -> tuple[Index, Index]:  # pragma: no cove
             cells[at] = cell
             at += 1
     return rows, cells
+
+
+@dataclass(frozen=True)
+class CellOfTime:
+    """The cell of each row in windows of time: rows of one window share a cell, and windows take turns.
+
+    Examples
+    --------
+    >>> CellOfTime(every=10, cells=4)(pa.RecordBatch.from_pydict({"t": [-1, 0, 9, 45, None]})).tolist()
+    [3, 0, 0, 0, 0]
+    """
+
+    every: int
+    cells: int
+
+    def __call__(self, rows: pa.RecordBatch) -> Index:
+        """The time is the last column; rows without one match nothing, so any cell will do."""
+        times = rows.column(rows.num_columns - 1)
+        return np.where(valid_mask(times), windows_of(times, self.every) % self.cells, 0)
+
+
+def windows_of(times: pa.Array[Any], every: int) -> Index:
+    """The number of the window of each time, for windows of `every` microseconds."""
+    return order_codes(times, "int") // every

@@ -3,11 +3,11 @@
     fit                            a little of both sides -> one routing
     route                          rows -> segments, one for each cell they go to
     join                           the segments of a cell -> pairs
-    beside                         rows, and the whole of a small other side -> pairs, without a shuffle
+    broadcast                      rows, and the whole of a small other side -> pairs, without a shuffle
 
 Spark calls them; they know nothing of Spark.  A stage is a frozen value, so it travels to a worker as it is.
-The batches that reach `route` have the payload first (c0, c1 ...), then the key columns (k0, k1 ...),
-then, where there are equality keys, their hash (h), and the routing (g), which only the first row of a task carries.
+The batches that reach `route` have the payload first, then the key columns, then, where there are equality keys, their
+hash, and the routing, which only the first row of a task carries (:mod:`dovetail.columns.layout` names these columns).
 """
 
 from __future__ import annotations
@@ -23,17 +23,15 @@ import pyarrow.compute as pc
 from dovetail.columns.codes import Codes, order_codes
 from dovetail.columns.encode import Keys, routing_boxes, routing_points, usable, usable_rows
 from dovetail.columns.hashing import row_hashes
-from dovetail.columns.layout import Source
-from dovetail.columns.partition import dealt, dealt_rows
+from dovetail.columns.layout import FITTED, STARTS_HERE, Source
+from dovetail.columns.partition import group_by_cell, group_rows_by_cell, shuffle_batch
 from dovetail.columns.sampling import even_sample
-from dovetail.columns.segments import binary_column, blocks, concat, known_or_carried, packed_column, unpack
+from dovetail.columns.segments import binary_column, blocks, concat, known_or_carried, unpack
 from dovetail.conditions.comparison import Step
 from dovetail.families.theta.kernel import Index
 from dovetail.families.theta.paper.routing import PairRouting, end_codes, partition_axis
 from dovetail.families.theta.router import Routing, Sample, fit
-from dovetail.families.theta.spec import Options
-
-POINTS, BOXES = 0, 1
+from dovetail.families.theta.spec import BOXES, POINTS, Options
 
 
 @dataclass(frozen=True)
@@ -50,8 +48,8 @@ class Stage:
 
     @property
     def copies_points(self) -> bool:
-        """Whether a point may lie in several cells: not where unmatched points are reported."""
-        return self.options.how == "inner"
+        """Whether a point may lie in several cells: not where it has to be known whether it matched."""
+        return self.options.kind.pairs_only
 
     def travelling(self, side: int) -> int:
         """How many key columns of a side come behind its payload."""
@@ -87,8 +85,8 @@ class FitStage(Stage):
     """Sampled key rows of both sides in, one routing out.
 
     A batch has the random number of each row, whether it lies so deep in its task that only the sparse sample reaches
-    it, and its side; then the keys (and hash) of the points and those of the boxes, NULL
-    on rows of the other side.  The paper's algorithms look at every value of one axis, without the hash.
+    it, and its side; then the keys (and hash) of the points and those of the boxes, NULL on rows of the other side.
+    The paper's algorithms look at every value of one axis, without the hash.
     """
 
     partitions: int = 1
@@ -101,7 +99,7 @@ class FitStage(Stage):
         """Called by Spark once, in a single task."""
         held = [batch for batch in batches if batch.num_rows]
         routing = self._fit(*self._codes(concat(held))) if held else self._fit([0.0, 0.0], [None, None])
-        yield pa.RecordBatch.from_arrays([binary_column([routing.to_buffer()])], names=["routing"])
+        yield pa.RecordBatch.from_arrays([binary_column([routing.to_buffer()])], names=[FITTED])
 
     def _codes(self, batch: pa.RecordBatch) -> tuple[list[float], list[list[Codes] | None]]:
         draw, deep, side = (batch.column(at).to_numpy(zero_copy_only=False) for at in range(3))
@@ -120,7 +118,7 @@ class FitStage(Stage):
 
     def _side_codes(self, side: int, batch: pa.RecordBatch) -> list[Codes]:
         keys = batch.columns
-        if self.options.algorithm != "auto":
+        if self.options.partitioning is not None:
             axis = partition_axis(self.step)
             return [routing_points(axis, keys) if side == POINTS else end_codes(axis, keys)]
         hashes = order_codes(keys[-1], "int") if self.step.equalities else np.zeros(batch.num_rows, dtype=np.int64)
@@ -130,10 +128,11 @@ class FitStage(Stage):
         return columns
 
     def _fit(self, rows: list[float], codes: list[list[Codes] | None]) -> Routing | PairRouting:
-        if self.options.algorithm != "auto":
+        partitioning = self.options.partitioning
+        if partitioning is not None:
             points, boxes = (np.empty(0, dtype=np.int64) if columns is None else columns[0] for columns in codes)
             return PairRouting.fit(
-                self.step, points, boxes, self.options,
+                self.step, points, boxes, partitioning,
                 partitions=self.partitions, may_copy_points=self.copies_points,
             )  # fmt: skip
         return fit(
@@ -163,7 +162,7 @@ def read_routing(buffer: pa.Buffer | bytes) -> Routing | PairRouting:
 
 @dataclass(frozen=True)
 class RouteStage(Stage):
-    """Rows in; segments out, each with the number of its cell and its side."""
+    """Rows in; segments out, each with the number of its cell, points to come first."""
 
     routing: bytes | None = None
     """The routing where it is known before the job (no sampling); else it comes with the first row."""
@@ -174,29 +173,20 @@ class RouteStage(Stage):
         if packed is None:
             return
         routing = read_routing(packed)
-        payload = self.payload[self.side]
+        kept = self.payload[self.side] + self.travelling(self.side)
+        turn = 0 if self.side == POINTS else 1
         for block in blocks(rows_in):
-            rows, cells = self._places(block, routing)
-            kept = payload + self.travelling(self.side)
-            table, ends = dealt_rows(block.select(range(kept)), rows, cells, routing.cells)
+            rows, cells = self._cells_of_rows(block, routing)
+            table, bounds = group_rows_by_cell(block.select(range(kept)), rows, cells, routing.cells)
             if routing.owner:
-                # The first place of a row, whose places are consecutive cells, is where its interval starts.
+                # A row goes to consecutive cells, and its interval starts in the first of them.
                 starts = np.ones(rows.size, dtype=np.bool_)
                 starts[1:] = rows[1:] != rows[:-1]
-                table = table.append_column("s", pa.array(dealt(starts, cells, routing.cells)[0]))
-            full = np.flatnonzero(np.diff(ends))
-            segments = packed_column([table.slice(ends[c], ends[c + 1] - ends[c]) for c in full])
-            yield pa.RecordBatch.from_arrays(
-                [
-                    pa.array(routing.numbers[full], pa.int32()),
-                    pa.array(full, pa.int32()),
-                    pa.array(np.full(full.size, self.side), pa.int32()),
-                    segments,
-                ],
-                names=["number", "cell", "side", "segment"],
-            )
+                table = table.append_column(STARTS_HERE, pa.array(group_by_cell(starts, cells, routing.cells)[0]))
+            yield shuffle_batch(routing.numbers, turn, table, bounds)
 
-    def _places(self, block: pa.RecordBatch, routing: Routing | PairRouting) -> tuple[Index, Index]:
+    def _cells_of_rows(self, block: pa.RecordBatch, routing: Routing | PairRouting) -> tuple[Index, Index]:
+        """(row, cell) for each cell that each row goes to."""
         first = self.payload[self.side]
         keys = self.keys_of(block, first)
         chosen = usable_rows(keys)
@@ -211,13 +201,13 @@ class RouteStage(Stage):
         ties = ties if chosen is None else ties[chosen]
         rows, cells = routing.points(self.step, hashes, keys, ties)
         rows = rows if chosen is None else chosen[rows]
-        if self.options.how in ("inner", "semi"):
+        if not self.options.kind.unmatched:
             return rows, cells
-        # A point that can match nothing still has to be reported: any one cell will do.
+        # A point with a NULL key, or one that a filter of the paper removed, still comes out: any one cell will do.
         placed = np.zeros(block.num_rows, dtype=np.bool_)
         placed[rows] = True
-        stray = np.flatnonzero(~placed)
-        if not stray.size:
+        unplaced = np.flatnonzero(~placed)
+        if not unplaced.size:
             return rows, cells
-        homes = row_hashes(block.take(stray), first) % routing.cells
-        return np.concatenate([rows, stray]), np.concatenate([cells, homes])
+        homes = row_hashes(block.take(unplaced), first) % routing.cells
+        return np.concatenate([rows, unplaced]), np.concatenate([cells, homes])

@@ -11,92 +11,26 @@ from __future__ import annotations
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.columns.codes import Mask, order_codes, valid_mask
+from dovetail.columns.codes import Mask, order_codes
 from dovetail.columns.encode import Keys, usable
-from dovetail.columns.segments import concat
-from dovetail.conditions.comparison import Key, Step
+from dovetail.columns.partition import parts_by_cell
+from dovetail.columns.segments import concat, nulls
+from dovetail.conditions.comparison import Key
 from dovetail.families.theta.kernel import Counters, Index
-from dovetail.families.theta.search import matched, search
-from dovetail.families.theta.spec import Options
+from dovetail.families.theta.key_pairs import find_matched, find_pairs
+from dovetail.families.theta.router import windows_of
+from dovetail.families.theta.spec import BOXES, POINTS, WindowSpec, WindowStep
 from dovetail.family import Changes
 
 METRICS = ("rows", "late", "evicted", "held_rows", "held_bytes", "comparisons", "candidates", "results", "kernel_us")
 """What a call counts, in the order in which it leaves the operator."""
 
-CELLS = 64
-"""Cells of a stream in windows of time.  Stored state depends on the number, so it must not follow the session."""
-
 _HEAD = "head"
-
-
-@dataclass(frozen=True)
-class WindowStep:
-    """A step of the join: the aliases joined so far meet `right`."""
-
-    step: Step
-    right: int
-    """The position of the further input in the spec."""
-
-
-@dataclass(frozen=True)
-class WindowSpec:
-    """A theta join in windows.
-
-    A segment of input `i` has ``payload[i]`` columns, then its key columns ``keys[i]``, and in time windows the event
-    time last, a timestamp or a number of microseconds.  `steps` follow the order in which inputs are joined; the first
-    input of that order is `first`.
-    """
-
-    payload: tuple[int, ...]
-    keys: tuple[tuple[Key, ...], ...]
-    aliases: tuple[str, ...]
-    first: int
-    steps: tuple[WindowStep, ...]
-    options: Options
-    rows: int | None = None
-    every: int | None = None
-    types: tuple[tuple[pa.DataType, ...], ...] = ()
-    """Arrow types of each input's payload."""
-
-    @property
-    def preserved(self) -> tuple[int, ...]:
-        """Inputs whose unmatched rows come out."""
-        return {"left": (0,), "right": (1,), "full": (0, 1), "anti": (0,)}.get(self.options.how, ())
-
-    def output_names(self) -> list[str]:
-        """Columns that leave the kernel: i0_0, i0_1 ... for the first input, i1_0 ... for the second, then p0, p1."""
-        inputs = range(1) if self.options.how in ("semi", "anti") else range(len(self.payload))
-        names = [f"i{at}_{c}" for at in inputs for c in range(self.payload[at])]
-        return [*names, *[f"p{at}" for at in inputs]] if self.options.how in ("left", "right", "full") else names
-
-
-@dataclass(frozen=True)
-class CellOfTime:
-    """The cell of each row in windows of time: rows of one window share a cell, and windows take turns.
-
-    Examples
-    --------
-    >>> CellOfTime(every=10, cells=4)(pa.RecordBatch.from_pydict({"t": [-1, 0, 9, 45, None]})).tolist()
-    [3, 0, 0, 0, 0]
-    """
-
-    every: int
-    cells: int
-
-    def __call__(self, rows: pa.RecordBatch) -> Index:
-        """Rows without a time match nothing, so any cell will do."""
-        times = rows.column(rows.num_columns - 1)
-        return np.where(valid_mask(times), _windows_of(times, self.every) % self.cells, 0)
-
-
-def _windows_of(times: pa.Array[Any], every: int) -> Index:
-    return order_codes(times, "int") // every
 
 
 class WindowKernel:
@@ -118,7 +52,7 @@ class WindowKernel:
         self._work = Counters()
 
     def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
-        """Take up the state of the last call."""
+        """Restore the state of the last call."""
         self._watermark = watermark
         for name in sorted(state, key=_serial_of):
             rows = state[name]
@@ -139,17 +73,13 @@ class WindowKernel:
             return
         windows = self._windows(side, rows)
         if side not in self.spec.preserved:
-            # A row with a NULL key has its place in the count, and nothing else to do here.
+            # A row with a NULL key counts towards the window, and has nothing else to do here.
             kept = np.flatnonzero(usable(rows.columns[self.spec.payload[side] :][: len(self.spec.keys[side])]))
             rows, windows = rows.take(kept), windows[kept]
             if kept.size == 0:
                 return
-        order = np.argsort(windows, kind="stable")
-        ordered = windows[order]
-        cuts = np.flatnonzero(np.diff(ordered)) + 1
-        starts, ends = np.append(0, cuts), np.append(cuts, ordered.size)
-        for start, end in zip(starts, ends, strict=True):
-            self._fresh[int(ordered[start])][side].append(rows.take(order[start:end]))
+        for window, part in parts_by_cell(rows, windows):
+            self._fresh[window][side].append(part)
 
     def _in_time(self, side: int, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Rows that an open window takes.  A row without a time belongs to no window, so it matches nothing."""
@@ -172,7 +102,7 @@ class WindowKernel:
             self._seen[side] += rows.num_rows
             return numbers // self.spec.rows
         assert self.spec.every is not None
-        return _windows_of(rows.column(rows.num_columns - 1), self.spec.every)
+        return windows_of(rows.column(rows.num_columns - 1), self.spec.every)
 
     def end(self) -> None:
         """Promise that no more rows come: every window closes."""
@@ -238,7 +168,7 @@ class WindowKernel:
 
     def _join(self, window: int) -> Iterator[pa.RecordBatch]:
         """Matches that need at least one new row: each new part with what was there and the new parts before it."""
-        if self.spec.options.how in ("semi", "anti"):
+        if not self.spec.kind.pairs:
             return
         sides = range(len(self.spec.payload))
         old = [self._held[window][side] for side in sides]
@@ -279,7 +209,8 @@ class WindowKernel:
         points, boxes = (right_rows, left_rows) if step.step.swapped else (left_rows, right_rows)
         point_keys = self._keys(tables, points, step.step.point_keys)
         box_keys = self._keys(tables, boxes, step.step.box_keys)
-        for i, j in search(step.step, self.spec.options, point_keys, box_keys, self._work):
+        partitioning = self.spec.options.partitioning
+        for i, j in find_pairs(step.step, partitioning, point_keys, box_keys, self._work, routed=False):
             yield {**{s: rows[i] for s, rows in points.items()}, **{s: rows[j] for s, rows in boxes.items()}}
 
     def _keys(self, tables: list[pa.RecordBatch], rows: dict[int, Index], wanted: tuple[Key, ...]) -> Keys:
@@ -294,27 +225,26 @@ class WindowKernel:
         """Output rows: the payload of every input, NULL for inputs that `chosen` lacks."""
         columns: list[pa.Array[Any]] = []
         names = self.spec.output_names()
-        inputs = range(1) if self.spec.options.how in ("semi", "anti") else range(len(self.spec.payload))
-        for side in inputs:
+        for side in self.spec.emitted:
             table = tables[side]
             if side in chosen and table is not None:
                 part = table.select(range(self.spec.payload[side])).take(chosen[side])
                 columns += part.columns
             else:
-                columns += [pa.nulls(count, kind) for kind in self.spec.types[side]]  # type: ignore[call-overload]
-        if self.spec.options.how in ("left", "right", "full"):
-            columns += [pa.array(np.full(count, side in chosen)) for side in inputs]
+                columns += [nulls(count, kind) for kind in self.spec.types[side]]
+        if self.spec.kind.outer:
+            columns += [pa.array(np.full(count, side in chosen)) for side in self.spec.emitted]
         return pa.RecordBatch.from_arrays(columns, names=names)
 
     def _close(self, window: int) -> Iterator[pa.RecordBatch]:
         tables = [concat(batches) if batches else None for batches in self._held[window]]
-        semi = self.spec.options.how == "semi"
-        for side in (0,) if semi else self.spec.preserved:
+        kind = self.spec.kind
+        for side in self.spec.preserved if kind.pairs or kind.unmatched else (0,):
             table = tables[side]
             if table is None:
                 continue
-            hit = self._matched(tables, side)
-            wanted = np.flatnonzero(hit if semi else ~hit)
+            has_match = self._matched(tables, side)
+            wanted = np.flatnonzero(~has_match if kind.unmatched else has_match)
             if wanted.size:
                 yield self._rows(tables, {side: wanted}, wanted.size)
         self.counters["evicted"] += sum(table.num_rows for table in tables if table is not None)
@@ -334,14 +264,12 @@ class WindowKernel:
         points_side = 1 if step.swapped else 0
         point_keys = self._keys(both, {points_side: rows[points_side]}, step.point_keys)
         box_keys = self._keys(both, {1 - points_side: rows[1 - points_side]}, step.box_keys)
-        if points_side == side:
-            return matched(step, self.spec.options, point_keys, box_keys, self._work)
-        found = np.zeros(table.num_rows, dtype=np.bool_)
-        for _, j in search(step, self.spec.options, point_keys, box_keys, self._work):
-            found[j] = True
-        return found
+        return find_matched(
+            step, self.spec.options.partitioning, point_keys, box_keys, self._work,
+            routed=False, side=POINTS if points_side == side else BOXES,
+        )  # fmt: skip
 
 
 def _serial_of(name: str) -> int:
-    """Segments are taken up in the order in which they were made."""
+    """Segments are restored in the order in which they were made."""
     return -1 if name == _HEAD else int(name.rsplit("/", 1)[1])

@@ -8,7 +8,7 @@ pair of rows is compared.
 from __future__ import annotations
 
 import json
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, astuple, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -22,10 +22,7 @@ from dovetail.conditions.comparison import Axis, Kind, Step
 from dovetail.families.theta.kernel import Index
 from dovetail.families.theta.paper.layouts import layout
 from dovetail.families.theta.paper.prefap import Layout, Operator, Values
-from dovetail.families.theta.spec import Options
-
-PARTITIONS = 10
-"""The paper's number of partitions p."""
+from dovetail.families.theta.spec import Partitioning
 
 
 def partition_axis(step: Step) -> Axis:
@@ -71,18 +68,17 @@ def positions(codes: Codes, kind: Kind) -> npt.NDArray[np.float64]:
     return np.where(np.isnan(values), np.where(codes < 0, -np.inf, np.inf), values)
 
 
-def layout_of(axis: Axis, points: Codes, ends: Codes, options: Options, window: int | None = None) -> Layout:
-    """The layout that the chosen algorithm gives for the values of both sides."""
-    assert options.algorithm != "auto"
+def layout_of(axis: Axis, points: Codes, ends: Codes, partitioning: Partitioning) -> Layout:
+    """The layout that a partitioning gives for the values of both sides."""
+    settings = asdict(partitioning)
     return layout(
-        options.algorithm,
+        partitioning.name,
         Values(points, positions(points, axis.kind)),
         Values(ends, positions(ends, axis.kind)),
         op=axis_operator(axis),
-        partitions=options.partitions or PARTITIONS,
-        window=window,
-        prefilter=options.prefilter,
-        amalgamate=options.amalgamate,
+        partitions=settings.pop("p"),
+        window=settings.pop("w", None),
+        **settings,
     )
 
 
@@ -103,7 +99,7 @@ class Members:
         offsets = np.searchsorted(cells_of[order, 0], np.arange(low.size + 1))
         return cls(low, high, offsets, cells_of[order, 1])
 
-    def places(self, codes: Codes) -> tuple[Index, Index]:
+    def cells_of_rows(self, codes: Codes) -> tuple[Index, Index]:
         """(row, cell) for every cell that a row's partition takes part in."""
         if self.high.size == 0:
             return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
@@ -123,7 +119,7 @@ class PairRouting:
     """Cells are surviving pairs of partitions.
 
     Where an unmatched point must be reported once, a cell is a partition of the points with all partitions that
-    survive beside it: the same Cartesian products, and no point in two cells.
+    survive with it: the same Cartesian products, and no point in two cells.
     """
 
     point_members: Members
@@ -144,13 +140,13 @@ class PairRouting:
         step: Step,
         points: Codes,
         ends: Codes,
-        options: Options,
+        partitioning: Partitioning,
         *,
         partitions: int,
         may_copy_points: bool,
     ) -> PairRouting:
         """The routing for all values of both sides; `partitions` is the number of shuffle partitions."""
-        found = layout_of(partition_axis(step), points, ends, options)
+        found = layout_of(partition_axis(step), points, ends, partitioning)
         pairs = found.pairs.reshape(-1, 2).astype(np.int64)
         cell = np.arange(len(pairs)) if may_copy_points else pairs[:, 0]
         count = max(1, int(cell.max(initial=-1)) + 1)
@@ -167,12 +163,12 @@ class PairRouting:
         )
 
     def points(self, step: Step, hashes: Index, keys: Keys, ties: Index) -> tuple[Index, Index]:
-        """(row, cell) for each place of each point."""
-        return self.point_members.places(routing_points(partition_axis(step), keys))
+        """(row, cell) for each cell that each point goes to."""
+        return self.point_members.cells_of_rows(routing_points(partition_axis(step), keys))
 
     def boxes(self, step: Step, hashes: Index, keys: Keys) -> tuple[Index, Index]:
-        """(row, cell) for each place of each box."""
-        return self.box_members.places(end_codes(partition_axis(step), keys))
+        """(row, cell) for each cell that each box goes to."""
+        return self.box_members.cells_of_rows(end_codes(partition_axis(step), keys))
 
     def to_buffer(self) -> pa.Buffer:
         """The routing as bytes, for its way to the workers."""

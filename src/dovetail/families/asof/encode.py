@@ -1,0 +1,172 @@
+"""Columns of an as-of join as numbers: times as codes, keys as numbers 0, 1, 2 ..., keys as hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dovetail.columns.codes import Codes, Floats, Mask, joint_codes, order_codes, valid_mask
+from dovetail.columns.hashing import row_hashes
+from dovetail.conditions.comparison import Kind
+from dovetail.families.asof import compiled
+from dovetail.families.asof.compiled import Index
+from dovetail.families.asof.spec import AsofSpec
+
+Column: TypeAlias = "pa.Array[Any]"
+
+_NO_FLOATS = np.empty(0, dtype=np.float64)
+
+
+def key_columns(spec: AsofSpec, rows: pa.RecordBatch, side: int) -> list[Column]:
+    """The equality keys of a segment."""
+    return [rows.column(at) for at in spec.keys[side]]
+
+
+def usable(spec: AsofSpec, rows: pa.RecordBatch, side: int) -> Mask | None:
+    """Rows without NULL in keys and time; None where all are."""
+    columns = [*key_columns(spec, rows, side), rows.column(spec.times[side])]
+    mask: Mask | None = None
+    for column in columns:
+        if column.null_count:
+            mask = valid_mask(column) if mask is None else mask & valid_mask(column)
+    return mask
+
+
+def hashes_of(columns: list[Column], size: int) -> Index:
+    """Hashes of the equality keys; all alike without any."""
+    if not columns:
+        return np.zeros(size, dtype=np.int64)
+    batch = pa.RecordBatch.from_arrays(columns, names=[str(at) for at in range(len(columns))])
+    return row_hashes(batch, len(columns))
+
+
+def time_codes(spec: AsofSpec, rows: pa.RecordBatch, side: int) -> Codes:
+    """Codes of the time column; NULL rows get an arbitrary one."""
+    return order_codes(rows.column(spec.times[side]), spec.time)
+
+
+def time_floats(spec: AsofSpec, rows: pa.RecordBatch, side: int) -> Floats:
+    """Times as floats where distances are those of floats, and else nothing."""
+    if spec.time == "int" or (spec.within is None and spec.direction != "nearest"):
+        return _NO_FLOATS
+    values = rows.column(spec.times[side]).to_numpy(zero_copy_only=False)
+    return np.asarray(values, dtype=np.float32 if spec.time == "float32" else np.float64)
+
+
+@dataclass
+class _Numbers:
+    """A table from codes to the numbers 0, 1, 2 ..."""
+
+    codes: Codes
+    table: Codes = field(init=False)
+    slots: Index = field(init=False)
+    low: int = field(init=False)
+    count: int = field(init=False)
+    rows: Index = field(init=False)
+
+    def __post_init__(self) -> None:
+        codes = self.codes
+        self.low = int(codes.min(initial=np.iinfo(np.int64).max)) if codes.size else 0
+        span = int(codes.max(initial=self.low)) - self.low + 1 if codes.size else 1
+        if span <= 4 * codes.size + 1024:
+            self.table, slots = np.empty(0, dtype=np.int64), span
+        else:
+            slots = 1 << int(2 * codes.size).bit_length()
+            self.table = np.empty(slots, dtype=np.int64)
+        self.slots = np.full(slots, -1, dtype=np.int64)
+        self.rows, self.count = compiled.number_keys(codes, self.table, self.slots, self.low)
+
+    def find(self, codes: Codes) -> Index:
+        """The numbers of codes, -1 for unknown ones."""
+        return compiled.find_keys(codes, self.table, self.slots, self.low)
+
+
+def _filled(numbers: pa.Array[Any], value: int) -> Index:
+    """Whole numbers with `value` in place of NULL."""
+    codes = order_codes(numbers, "int")
+    return codes if numbers.null_count == 0 else np.where(valid_mask(numbers), codes, value)
+
+
+class KeyNumbers:
+    """The distinct keys of the right side, numbered; and the numbers of left keys among them."""
+
+    def __init__(self, kinds: Sequence[Kind], columns: Sequence[Column], size: int) -> None:
+        self.kinds = kinds
+        self._parts: list[_Numbers | Column] = []
+        self._pairs: list[_Numbers] = []
+        self.rows: Index = np.zeros(size, dtype=np.int64)
+        self.count = 1
+        for at, (kind, column) in enumerate(zip(kinds, columns, strict=True)):
+            rows, count = self._part(kind, column)
+            if at == 0:
+                self.rows, self.count = rows, count
+                continue
+            # Both factors are below 2**31, so the product fits.
+            pairs = _Numbers(self.rows * count + rows)
+            self._pairs.append(pairs)
+            self.rows, self.count = pairs.rows, pairs.count
+
+    def _part(self, kind: Kind, column: Column) -> tuple[Index, int]:
+        if kind == "rank":
+            encoded = column.dictionary_encode()
+            self._parts.append(encoded.dictionary)
+            return _filled(encoded.indices, 0), max(1, len(encoded.dictionary))
+        numbers = _Numbers(order_codes(column, kind))
+        self._parts.append(numbers)
+        return numbers.rows, max(1, numbers.count)
+
+    def find(self, columns: Sequence[Column], size: int) -> Index:
+        """The numbers of left keys; -1 where the right side does not have the key."""
+        combined: Index = np.zeros(size, dtype=np.int64)
+        for at, (kind, part, column) in enumerate(zip(self.kinds, self._parts, columns, strict=True)):
+            if isinstance(part, _Numbers):
+                numbers, count = part.find(order_codes(column, kind)), max(1, part.count)
+            else:
+                numbers, count = _filled(pc.index_in(column, value_set=part), -1), max(1, len(part))
+            if at == 0:
+                combined = numbers
+                continue
+            both = self._pairs[at - 1].find(combined * count + numbers)
+            combined = np.where((combined < 0) | (numbers < 0), -1, both)
+        return combined
+
+
+def tie_levels(column: Column) -> list[Codes]:
+    """The codes that order a column; where there are NULLs, first whether a row is none."""
+    kind = tie_kind(column.type)
+    if kind is None:
+        return []
+    codes = joint_codes(column, column.slice(0, 0))[0] if kind == "rank" else order_codes(column, kind)
+    if not column.null_count:
+        return [codes]
+    valid = valid_mask(column)
+    return [valid.astype(np.int64), np.where(valid, codes, 0)]
+
+
+def tie_kind(kind: pa.DataType) -> Kind | None:
+    """The kind of code that orders a column; None for types without an order of their own.
+
+    Examples
+    --------
+    >>> tie_kind(pa.int8()), tie_kind(pa.string()), tie_kind(pa.list_(pa.int8()))
+    ('int', 'rank', None)
+    """
+    if pa.types.is_float32(kind):
+        return "float32"
+    if pa.types.is_float64(kind):
+        return "float64"
+    if pa.types.is_decimal128(kind):
+        return "int" if kind.precision <= 18 else "rank"
+    text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
+    if any(test(kind) for test in text):
+        return "rank"
+    whole = (
+        pa.types.is_signed_integer, pa.types.is_boolean, pa.types.is_date, pa.types.is_timestamp, pa.types.is_time,
+        pa.types.is_duration,
+    )  # fmt: skip
+    return "int" if any(test(kind) for test in whole) else None
