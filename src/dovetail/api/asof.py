@@ -33,38 +33,55 @@ def asof_join(
 
     Parameters
     ----------
-    inputs
+    inputs : dict of str to DataFrame
         A mapping from an alias to a DataFrame, two of them.  Both static, both streams with a watermark on `time`, or
         a stream followed by a static input.
-    time
+    time : str or dict of str to str
         The column that is compared: one name, or a mapping from each alias to its own.  Timestamps, dates, day-time
         intervals or numbers.
-    by
+    by : str, list of str or dict, optional
         Columns that must be equal: a name, several, or a mapping from each alias to its own.
-    direction
+    direction : {"backward", "forward", "nearest"}, default "backward"
         ``backward`` takes the latest row at or before, ``forward`` the earliest at or after, ``nearest`` the nearer of
         the two, and the earlier one where both are equally near.
-    within
+    within : str, timedelta or number, optional
         The largest distance allowed, itself included: a length of time such as ``"10 seconds"``, or a number where
         the time columns are numbers.
-    how
-        ``inner`` drops rows of the first input without a match; ``left`` keeps them beside NULL.
-    allow_exact_matches
-        Whether a row at the very same time matches.
-    ties
+    how : {"inner", "left"}, default "inner"
+        ``inner`` drops rows of the first input without a match; ``left`` keeps them, with NULL for the second input.
+    allow_exact_matches : bool, default True
+        Whether a row at exactly the same time matches.
+    ties : str or list of str, optional
         Columns of the second input that decide between its rows with equal keys and times: the largest wins.  All its
         columns, from left to right, decide what these leave open.
-    broadcast
+    broadcast : str, optional
         The alias of the second input, if it is small enough to be sent to every task whole, which saves the shuffle.
-    partitions
-        The number of shuffle partitions (default: the session's).
-    sample
+    partitions : int, optional
+        The number of shuffle partitions; the session's by default.
+    sample : bool, optional
         Whether a sample of both inputs, read within the same action, decides where times are cut.  By default it does
         where there are no keys; with keys ``True`` helps where a few of them have most of the rows.
 
     Returns
     -------
-    A lazy DataFrame with one struct column per alias.
+    DataFrame
+        A lazy frame with one struct column per alias.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument has a value that it cannot have, or two arguments contradict each other.
+    UnknownNameError
+        If an argument names an input or a column that does not exist.
+    UnsupportedTypeError
+        If the columns have types that cannot be compared, or `within` does not fit the type of `time`.
+    UnboundedJoinError
+        If nothing bounds how long a row of a stream would have to wait.
+
+    See Also
+    --------
+    bestmatch_join : The best pairs by several criteria.
+    theta_join : All pairs that satisfy a condition.
 
     Notes
     -----

@@ -34,36 +34,54 @@ def theta_join(
 
     Parameters
     ----------
-    inputs
+    inputs : dict of str to DataFrame
         A mapping from an alias to a DataFrame.  All static gives a static result.  Streams need a `window`, except
-        one stream beside one static input.
-    on
+        for one stream joined with one static input.
+    on : str
         The condition in Spark SQL over ``alias.column``.  Its conjuncts ``=``, ``<``, ``<=``, ``>``, ``>=``,
         ``BETWEEN``, ``ABS(a - b) <= e`` and ``a - b <= c`` between two inputs find the pairs; at least one must
         connect every input.  Spark evaluates any other conjunct on the pairs found.
-    how
-        ``inner``, and for two inputs ``left``, ``right``, ``full``, ``semi`` or ``anti``, as in Spark.
-    window
+    how : str, default "inner"
+        ``inner``, and for two inputs also ``left``, ``right``, ``full``, ``semi`` or ``anti``, as in Spark.
+    window : int, str or timedelta, optional
         Rows join only within the same window: a number of rows (the k-th window of each input joins), or a length
         of time (tumbling windows on the column `time`).
-    time
+    time : str, optional
         The event-time column of all inputs, for a window of time.
-    algorithm
-        ``auto``, or one of the published partitionings: ``prefap``, ``ftj``, ``cfs``, ``obt``, ``rbm``.
-    partitions
-        For ``auto`` the number of shuffle partitions (default: the session's); for the others the paper's p
-        (default: 10).
-    broadcast
+    algorithm : str, Prefap, FTJ, CFS, OBT or RBM, default "auto"
+        ``auto``, or one of the published partitionings: by its name (``prefap``, ``ftj``, ``cfs``, ``obt``, ``rbm``)
+        or, to choose its parameters, as a value such as ``dt.Prefap(p=20, w=1000)``.
+    partitions : int, optional
+        The number of shuffle partitions; the session's by default.
+    broadcast : str, optional
         The alias of an input small enough to be sent to every task whole, which saves the shuffle.
-    sample
-        Whether a sample of both inputs, read within the same action, may decide where rows go.  Without it rows are
-        placed blindly, which suits small inputs and inputs that are dear to compute twice.
-    prefilter, amalgamate
-        Switches of ``prefap``, for ablation.
+    sample : bool, default True
+        Whether a sample of both inputs, read within the same action, may decide where rows go.  Routing without a
+        sample suits small inputs and inputs that are expensive to compute twice.
 
     Returns
     -------
-    A lazy DataFrame with one struct column per alias (the left one only for ``semi`` and ``anti``).
+    DataFrame
+        A lazy frame with one struct column per alias (that of the left input only for ``semi`` and ``anti``).
+
+    Raises
+    ------
+    PredicateError
+        If `on` cannot be read or evaluated, or connects no two inputs.
+    ArgumentError
+        If an argument has a value that it cannot have, or two arguments contradict each other.
+    UnknownNameError
+        If an argument names an input or a column that does not exist.
+    UnsupportedTypeError
+        If the compared columns have types that cannot be compared.
+    UnboundedJoinError
+        If nothing bounds what a join of streams would have to remember.
+
+    See Also
+    --------
+    asof_join : For each row the one row that was current at its time.
+    window_join : Streams that join within windows around each row.
+    Prefap, FTJ, CFS, OBT, RBM : The published partitionings with their parameters.
 
     Notes
     -----
