@@ -162,7 +162,7 @@ class Engines:
 
 
 def keyed(engines: Engines) -> Case:
-    """Many keys, dealt out by their hash."""
+    """Many keys, routed by their hash."""
     case = Case(f"backward, {engines.rows:,} x {engines.rows:,}, {KEYS:,} keys", "at most 2 x DuckDB")
     case.run(
         {

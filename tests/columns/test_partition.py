@@ -1,4 +1,4 @@
-"""Rows dealt out to cells: whatever their types, as picking them one by one would give them."""
+"""Rows divided among cells: whatever their types, as picking them one by one would give them."""
 
 from __future__ import annotations
 

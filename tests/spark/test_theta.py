@@ -368,7 +368,7 @@ def test_explain(capsys, left, right):
     text = explained(capsys, both_inputs, on="R.a < S.b", broadcast="S")
     assert "no shuffle: the whole of one side goes to every task" in text
     text = explained(capsys, both_inputs, on="R.a < S.b", sample=False, partitions=7)
-    assert "points dealt out, boxes to every cell; 7 shuffle partitions" in text
+    assert "points spread over the cells, boxes to every cell; 7 shuffle partitions" in text
     on = "A.a < B.a AND ABS(B.x - C.x) < 2 AND ABS(B.y - C.y) < 2"
     text = explained(capsys, {"A": left, "C": right, "B": left}, on=on)
     assert text.index("step 1") < text.index("A with B") < text.index("step 2") < text.index("A x B with C")

@@ -157,7 +157,7 @@ def _flat(
 
 
 def _tasks(batch: pa.RecordBatch, knobs: Knobs) -> list[list[pa.RecordBatch]]:
-    """Rows dealt out to tasks, and each task's rows cut into batches."""
+    """Rows divided among tasks, and each task's rows cut into batches."""
     cuts = np.linspace(0, batch.num_rows, knobs.tasks + 1).astype(int)
     found = []
     for begin, end in pairwise(cuts.tolist()):

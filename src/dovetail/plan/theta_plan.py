@@ -106,7 +106,11 @@ class ThetaStep:
         if self.options.partitioning is not None:
             return f"partition pairs that survive the filters, found from all values of both sides; {where}"
         if not self.sampled:
-            way = "slices of the key hash" if self.step.equalities else "points dealt out, boxes to every cell"
+            way = (
+                "slices of the key hash"
+                if self.step.equalities
+                else "points spread over the cells, boxes to every cell"
+            )
             return f"{way}; {where}"
         way = f"cells cut at quantiles of a 1/{DENSE} sample of both sides, read within the same action"
         if self.kind.pairs_only and overlap_axes(self.step):

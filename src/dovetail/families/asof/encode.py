@@ -165,8 +165,8 @@ def tie_kind(kind: pa.DataType) -> Kind | None:
     text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
     if any(test(kind) for test in text):
         return "rank"
-    whole = (
+    whole_numbers = (
         pa.types.is_signed_integer, pa.types.is_boolean, pa.types.is_date, pa.types.is_timestamp, pa.types.is_time,
         pa.types.is_duration,
     )  # fmt: skip
-    return "int" if any(test(kind) for test in whole) else None
+    return "int" if any(test(kind) for test in whole_numbers) else None

@@ -141,16 +141,16 @@ def names_of(
         missing = [alias for alias in aliases if alias not in value]
         if missing:
             raise ArgumentError(f"{argument}= has no entry for {listing(missing)}", accepted="an entry for each input")
-        found = (_names(value[aliases[0]], argument), _names(value[aliases[1]], argument))
+        names = (_names(value[aliases[0]], argument), _names(value[aliases[1]], argument))
     else:
-        found = (_names(value, argument), _names(value, argument))
-    if len(found[0]) != len(found[1]) or len(found[0]) < least:
+        names = (_names(value, argument), _names(value, argument))
+    if len(names[0]) != len(names[1]) or len(names[0]) < least:
         raise ArgumentError(
-            f"{argument}={value!r} names {len(found[0])} column(s) of {aliases[0]!r} "
-            f"and {len(found[1])} of {aliases[1]!r}",
+            f"{argument}={value!r} names {len(names[0])} column(s) of {aliases[0]!r} "
+            f"and {len(names[1])} of {aliases[1]!r}",
             accepted="as many columns of one input as of the other" + (f", {least} or more" if least else ""),
         )
-    return found
+    return names
 
 
 def _names(value: object, argument: str) -> tuple[str, ...]:

@@ -125,7 +125,7 @@ class RouteStage:
         bases = np.concatenate([[0], np.cumsum(key_sizes)[:-1]])
         firsts = routing.offsets[bucket] + bucket
         within = slices[cut] - firsts[keys.rows]
-        found: list[tuple[Index, Index]] = []
+        copies: list[tuple[Index, Index]] = []
         for last, wanted in ((True, "forward"), (False, "backward")):
             if self.spec.direction == wanted:
                 continue
@@ -134,8 +134,8 @@ class RouteStage:
             rows, to = passed_on(winners, bases, key_sizes, last)
             key_of = np.repeat(np.arange(keys.count), key_sizes)[to]
             target = firsts[key_of] + to - bases[key_of]
-            found.append((cut[rows], routing.cells[target]))
-        return np.concatenate([rows for rows, _ in found]), np.concatenate([to for _, to in found])
+            copies.append((cut[rows], routing.cells[target]))
+        return np.concatenate([rows for rows, _ in copies]), np.concatenate([to for _, to in copies])
 
     def _winners(self, block: pa.RecordBatch, cut: Index, at: Index, near: Index, size: int) -> Index:
         """One row for each slice of each key, the last of those that tie; -1 where there is none."""
@@ -159,20 +159,20 @@ class PairStage:
 
     spec: AsofSpec
 
-    def rows_out(self, left: pa.RecordBatch, index: RightIndex | None, found: RowNumbers) -> pa.RecordBatch | None:
-        """Joined rows; None where there are none."""
-        spec, hit = self.spec, found >= 0
+    def rows_out(self, left: pa.RecordBatch, index: RightIndex | None, matches: RowNumbers) -> pa.RecordBatch | None:
+        """Joined rows, for the right row of each left row (-1 for none); None where no row comes out."""
+        spec, hit = self.spec, matches >= 0
         matched = int(np.count_nonzero(hit))
         if not spec.kind.unmatched and matched < left.num_rows:
             if matched == 0:
                 return None
             chosen = np.flatnonzero(hit)
-            left, found, hit = left.take(chosen), found[chosen], hit[chosen]
+            left, matches, hit = left.take(chosen), matches[chosen], hit[chosen]
         columns = typed(left.columns[: spec.payload[LEFT]], spec.types[LEFT])
         if index is None or matched == 0:
             columns += [nulls(left.num_rows, kind) for kind in spec.types[RIGHT]]
         else:
-            right = picked(index.rows.select(range(spec.payload[RIGHT])), np.maximum(found, 0))
+            right = picked(index.rows.select(range(spec.payload[RIGHT])), np.maximum(matches, 0))
             columns += typed(right.columns, spec.types[RIGHT])
         if spec.kind.outer:
             columns.append(pa.array(hit))
@@ -218,9 +218,9 @@ class JoinStage(PairStage):
 
     def _joined(self, left: pa.RecordBatch, index: RightIndex | None, counts: dict[str, int]) -> pa.RecordBatch | None:
         counts["rows_left"] += left.num_rows
-        found = np.full(left.num_rows, -1, dtype=np.int32) if index is None else index.match(left)
-        counts["matched"] += int(np.count_nonzero(found >= 0))
-        out = self.rows_out(left, index, found)
+        matches = np.full(left.num_rows, -1, dtype=np.int32) if index is None else index.match(left)
+        counts["matched"] += int(np.count_nonzero(matches >= 0))
+        out = self.rows_out(left, index, matches)
         counts["results"] += 0 if out is None else out.num_rows
         return out
 

@@ -94,12 +94,12 @@ class AsofKernel:
         waiting_for = np.empty(0, dtype=np.int32)
         if parts[LEFT]:
             left = concat(parts[LEFT])
-            found = np.full(left.num_rows, -1, dtype=np.int32) if index is None else index.match(left)
-            horizon = self._horizon(time_codes(self.spec, left, LEFT), index, found)
+            matches = np.full(left.num_rows, -1, dtype=np.int32) if index is None else index.match(left)
+            horizon = self._horizon(time_codes(self.spec, left, LEFT), index, matches)
             final = self._passed(horizon)
             chosen = np.flatnonzero(final)
-            yield from self._joined(left.take(chosen), index, found[chosen])
-            waiting_for = found[~final]
+            yield from self._joined(left.take(chosen), index, matches[chosen])
+            waiting_for = matches[~final]
             if not final.all():
                 self._wake = min(int(horizon[~final].min()), HIGHEST - 1) + 1
             self._keep(LEFT, parts[LEFT], ~final)
@@ -123,16 +123,16 @@ class AsofKernel:
 
     # ----------------------------------------------------------------------------------------------------------
 
-    def _joined(self, left: pa.RecordBatch, index: RightIndex | None, found: RowNumbers) -> Iterator[pa.RecordBatch]:
+    def _joined(self, left: pa.RecordBatch, index: RightIndex | None, matches: RowNumbers) -> Iterator[pa.RecordBatch]:
         if left.num_rows == 0:
             return
-        self.counters["matched"] += int(np.count_nonzero(found >= 0))
-        out = self.stage.rows_out(left, index, found)
+        self.counters["matched"] += int(np.count_nonzero(matches >= 0))
+        out = self.stage.rows_out(left, index, matches)
         if out is not None:
             self.counters["results"] += out.num_rows
             yield out.drop_columns([COUNTERS])
 
-    def _horizon(self, times: Codes, index: RightIndex | None, found: RowNumbers) -> Codes:
+    def _horizon(self, times: Codes, index: RightIndex | None, matches: RowNumbers) -> Codes:
         """The last time at which a right row could still change a match."""
         spec = self.spec
         if spec.direction == "backward":
@@ -141,8 +141,8 @@ class AsofKernel:
         within = min(int(spec.within), HIGHEST) if spec.within is not None else HIGHEST
         reach = np.full(times.size, within, dtype=np.int64)
         if index is not None:
-            hit = found >= 0
-            gaps = time_codes(spec, index.rows, RIGHT)[found[hit]] - times[hit]
+            hit = matches >= 0
+            gaps = time_codes(spec, index.rows, RIGHT)[matches[hit]] - times[hit]
             reach[hit] = np.abs(gaps)
         return np.where(times > HIGHEST - reach, HIGHEST, times + reach)
 

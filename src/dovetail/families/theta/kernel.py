@@ -78,19 +78,19 @@ def matched(left: Points, right: Boxes, counters: Counters) -> Mask:
     >>> matched(Points(np.array([[1, 5]])), Boxes(np.array([[4]]), np.array([[9]])), Counters()).tolist()
     [False, True]
     """
-    found = np.zeros(len(left), dtype=np.bool_)
+    has_match = np.zeros(len(left), dtype=np.bool_)
     if len(left) == 0 or len(right) == 0:
-        return found
+        return has_match
     dimensions = choose_dimensions(right)
     if len(left.coordinates) <= 1:
         # One dimension: the boxes are runs of the sorted points, so their union is a running sum.
         run = _Runs(left, right, dimensions[0] if dimensions else None)
-        found[run.order] = compiled.covered(run.start, run.stop, len(left))
-        counters.results += int(found.sum())
-        return found
+        has_match[run.order] = compiled.covered(run.start, run.stop, len(left))
+        counters.results += int(has_match.sum())
+        return has_match
     for i, _ in pairs(left, right, counters):
-        found[i] = True
-    return found
+        has_match[i] = True
+    return has_match
 
 
 def is_half_open(boxes: Boxes, dimension: int) -> bool:

@@ -230,8 +230,8 @@ def _fitted(mode: Mode, axes: tuple[int, ...], points: Sample, boxes: Sample, ce
     # A cell costs its rows, and its output where the sample can tell: a cell inside a box matches wholly on
     # this axis.
     around = _loads(box_first + 1, box_last - 1, _weights(boxes), count)
-    whole = around * _loads(first, first, _weights(points), count)
-    cost = left + right + 0.5 * whole
+    pairs = around * _loads(first, first, _weights(points), count)
+    cost = left + right + 0.5 * pairs
     numbers = spark_hash.cell_numbers(spark_hash.balance(cost, partitions), partitions)
     return Routing(mode, axes, bounds, numbers, cost)
 
@@ -306,12 +306,12 @@ def _locate(
 
 def _cells(bounds: Bounds, hashes: Index, values: Codes, ties: Index | int) -> Index:
     """The cell of each (hash, value, tie): how many cells begin at or before it.  One tie serves all rows."""
-    whole = bounds.value.size and (bounds.tie == LOWEST).all() and (bounds.hash == bounds.hash[0]).all()
-    if whole and (hashes == bounds.hash[0]).all():
+    one_hash = bounds.value.size and (bounds.tie == LOWEST).all() and (bounds.hash == bounds.hash[0]).all()
+    if one_hash and (hashes == bounds.hash[0]).all():
         # Without equality keys all hashes are alike, and the value alone decides.
         return cuts_passed(bounds.value, values)
-    every = ties if isinstance(ties, np.ndarray) else np.full(hashes.size, ties)
-    return _locate(bounds.hash, bounds.value, bounds.tie, hashes, values, every)
+    all_ties = ties if isinstance(ties, np.ndarray) else np.full(hashes.size, ties)
+    return _locate(bounds.hash, bounds.value, bounds.tie, hashes, values, all_ties)
 
 
 @njit

@@ -92,7 +92,7 @@ def layout(
 
 
 def cross(
-    r_codes: Codes, s_codes: Codes, found: Layout, op: Operator
+    r_codes: Codes, s_codes: Codes, laid_out: Layout, op: Operator
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Perform the Cartesian products of the surviving pairs and keep what satisfies `op` (A3.25 to A3.27).
 
@@ -107,12 +107,12 @@ def cross(
     >>> list(zip(i.tolist(), j.tolist()))
     [(2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]
     """
-    prepared = _prepare(r_codes, s_codes, found, op)
-    counts = _count(*prepared, found.pairs, op in ("<", ">"))
-    return _fill(*prepared, found.pairs, op in ("<", ">"), counts)  # type: ignore[no-any-return]
+    prepared = _prepare(r_codes, s_codes, laid_out, op)
+    counts = _count(*prepared, laid_out.pairs, op in ("<", ">"))
+    return _fill(*prepared, laid_out.pairs, op in ("<", ">"), counts)  # type: ignore[no-any-return]
 
 
-def matches_per_pair(r_codes: Codes, s_codes: Codes, found: Layout, op: Operator) -> npt.NDArray[np.int64]:
+def matches_per_pair(r_codes: Codes, s_codes: Codes, laid_out: Layout, op: Operator) -> npt.NDArray[np.int64]:
     """The number of matches in each surviving pair, by the same products as `cross`.
 
     Examples
@@ -121,12 +121,12 @@ def matches_per_pair(r_codes: Codes, s_codes: Codes, found: Layout, op: Operator
     >>> matches_per_pair(r.codes, s.codes, layout("rbm", r, s, op=">", partitions=2), ">").tolist()
     [0, 0, 4, 1]
     """
-    prepared = _prepare(r_codes, s_codes, found, op)
-    return _count(*prepared, found.pairs, op in ("<", ">"))  # type: ignore[no-any-return]
+    prepared = _prepare(r_codes, s_codes, laid_out, op)
+    return _count(*prepared, laid_out.pairs, op in ("<", ">"))  # type: ignore[no-any-return]
 
 
 def balance(
-    found: Layout,
+    laid_out: Layout,
     processes: int = 4,
     *,
     matches: npt.NDArray[np.int64] | None = None,
@@ -137,11 +137,11 @@ def balance(
     The paper states neither what an input load is nor how pairs reach processes.  Here the input of a pair
     is the rows it receives, ``|R_i| + |S_j|``, and a pair goes to the process that has the fewest products
     to do so far ("queue": what a pool of workers does) or to the processes in turn ("round_robin"), in the
-    order of ``found.pairs``.
+    order of ``laid_out.pairs``.
 
     Parameters
     ----------
-    found
+    laid_out
         The layout.
     processes
         How many processes share the pairs.
@@ -158,17 +158,17 @@ def balance(
     Examples
     --------
     >>> r, s = Values.of([1, 2, 5, 9]), Values.of([2, 4, 8, 9])
-    >>> found = layout("prefap", r, s, op=">", partitions=2)
-    >>> balance(found, 2, matches=matches_per_pair(r.codes, s.codes, found, ">"))
+    >>> laid_out = layout("prefap", r, s, op=">", partitions=2)
+    >>> balance(laid_out, 2, matches=matches_per_pair(r.codes, s.codes, laid_out, ">"))
     (1.25, 1.2)
     """
     if dispatch not in get_args(Dispatch):
         raise choice("dispatch", dispatch, get_args(Dispatch))
     if processes < 1:
         raise ArgumentError(f"processes={processes}", accepted="a whole number from 1")
-    r_size, s_size = found.r_sizes[found.pairs[:, 0]], found.s_sizes[found.pairs[:, 1]]
+    r_size, s_size = laid_out.r_sizes[laid_out.pairs[:, 0]], laid_out.s_sizes[laid_out.pairs[:, 1]]
     queued = dispatch == "queue"
-    process = _queue(r_size * s_size, processes) if queued else np.arange(len(found.pairs)) % processes
+    process = _queue(r_size * s_size, processes) if queued else np.arange(len(laid_out.pairs)) % processes
     ratio_in = _ratio(np.bincount(process, r_size + s_size, processes).astype(np.float64))
     if matches is None:
         return ratio_in, None
@@ -192,15 +192,15 @@ def _ratio(load: npt.NDArray[np.float64]) -> float:
 
 
 def _prepare(
-    r_codes: Codes, s_codes: Codes, found: Layout, op: Operator
+    r_codes: Codes, s_codes: Codes, laid_out: Layout, op: Operator
 ) -> tuple[Codes, npt.NDArray[np.int64], npt.NDArray[np.int64], Codes, npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Both sides with their partitions side by side, such that `op` becomes < or <=."""
     if op not in get_args(Operator):
         raise choice("op", op, get_args(Operator))
     # ~x is -x - 1: it turns the order round and, unlike -x, has no value that overflows.
     turn = np.int64(-1 if op in (">", ">=") else 0)
-    r_rows, r_first = _grouped(found.r_part, len(found.r_bounds))
-    s_rows, s_first = _grouped(found.s_part, len(found.s_bounds))
+    r_rows, r_first = _grouped(laid_out.r_part, len(laid_out.r_bounds))
+    s_rows, s_first = _grouped(laid_out.s_part, len(laid_out.s_bounds))
     return r_codes[r_rows] ^ turn, r_rows, r_first, s_codes[s_rows] ^ turn, s_rows, s_first
 
 

@@ -146,19 +146,19 @@ class PairRouting:
         may_copy_points: bool,
     ) -> PairRouting:
         """The routing for all values of both sides; `partitions` is the number of shuffle partitions."""
-        found = layout_of(partition_axis(step), points, ends, partitioning)
-        pairs = found.pairs.reshape(-1, 2).astype(np.int64)
+        chosen = layout_of(partition_axis(step), points, ends, partitioning)
+        pairs = chosen.pairs.reshape(-1, 2).astype(np.int64)
         cell = np.arange(len(pairs)) if may_copy_points else pairs[:, 0]
         count = max(1, int(cell.max(initial=-1)) + 1)
         point_cells = np.unique(np.stack([pairs[:, 0], cell], axis=1), axis=0)
         box_cells = np.stack([pairs[:, 1], cell], axis=1)
-        point_size = np.bincount(found.r_part[found.r_part >= 0], minlength=1)
-        box_size = np.bincount(found.s_part[found.s_part >= 0], minlength=1)
+        point_size = np.bincount(chosen.r_part[chosen.r_part >= 0], minlength=1)
+        box_size = np.bincount(chosen.s_part[chosen.s_part >= 0], minlength=1)
         products = point_size[pairs[:, 0]].astype(np.float64) * box_size[pairs[:, 1]]
         cost = np.bincount(cell, weights=products, minlength=count).astype(np.float64)
         return cls(
-            Members.of(points, found.r_part, point_cells),
-            Members.of(ends, found.s_part, box_cells),
+            Members.of(points, chosen.r_part, point_cells),
+            Members.of(ends, chosen.s_part, box_cells),
             spark_hash.cell_numbers(spark_hash.balance(cost, partitions), partitions),
         )
 
