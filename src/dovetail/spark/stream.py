@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,7 +27,7 @@ from dovetail.checkpoints import Mark
 from dovetail.columns.segments import binary_column, blocks, pack, typed, unpack
 from dovetail.columns.structs import Nested, nest
 from dovetail.errors import SetupError
-from dovetail.family import StreamKernel
+from dovetail.family import Router, StreamKernel
 from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Recorder
@@ -48,19 +48,6 @@ _MARK = "format"
 """The name under which a cell stores its mark."""
 _STATE = ("segments", "name string", "segment binary")
 """The map in which a cell keeps its segments: its name, its keys and its values."""
-
-
-class Router(Protocol):
-    """Divides the rows of one input among cells, and tells all cells how far the input has come."""
-
-    def parts(self, block: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
-        """The rows of each cell, by its number."""
-
-    def top(self, block: pa.RecordBatch) -> int | None:
-        """The largest time of some rows."""
-
-    def ticks(self, top: int) -> list[tuple[int, pa.RecordBatch]]:
-        """A segment without rows for every cell that says how far the input has come."""
 
 
 @dataclass(frozen=True)
