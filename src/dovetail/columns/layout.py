@@ -28,6 +28,11 @@ COUNTERS = "m"
 SEGMENT, CELL_NUMBER, SIDE = "segment", "number", "side"
 """A packed segment, the number of its cell (which Spark hashes to a task), and the side that its rows belong to."""
 
+STREAM_CELL, ARRIVAL = "cell", "place"
+"""In streams: the cell, under which Spark stores its state, and the position of a segment in the order of arrival."""
+STREAM_COLUMNS = (STREAM_CELL, SIDE, ARRIVAL, SEGMENT)
+"""The columns of packed rows on their way to the cells of :mod:`dovetail.spark.stream`."""
+
 
 def columns_of(prefix: str, count: int) -> list[str]:
     """The names of so many columns with one prefix.

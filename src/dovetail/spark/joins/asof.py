@@ -25,7 +25,7 @@ from dovetail.plan.asof import AsofPlan, Columns, Facts
 from dovetail.spark.frames import identity, same_session, shuffle_partitions
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import SEGMENT, arrow_function, carrying, fitted, handover, sampled
-from dovetail.spark.stream import PACKED, PackRows, run_kernel
+from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
 from dovetail.spark.types import compared_type
 
 _SEGMENTS = handover(number=T.IntegerType(), turn=T.IntegerType(), copies=T.LongType(), segment=T.BinaryType())
@@ -220,7 +220,7 @@ def _streamed(flat: _Flat, plan: AsofPlan, recorder: Recorder) -> DataFrame:
     packed = []
     for side in (LEFT, RIGHT):
         cells = CellOfKeys(spec.keys[side], CELLS) if plan.keyed else None
-        packed.append(flat.flat(side).mapInArrow(arrow_function(PackRows(side, cells)), PACKED))
+        packed.append(flat.flat(side).mapInArrow(arrow_function(PackRows(side, cells)), PACKED_ROWS))
     make = partial(AsofKernel, JoinStage(flat.spec))
     join = identity(dict(zip(plan.inputs, flat.frames, strict=True)), plan.identity())
     shape = flat.shape(plan.inputs)

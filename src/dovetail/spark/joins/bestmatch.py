@@ -21,7 +21,7 @@ from dovetail.spark.frames import Side, identity
 from dovetail.spark.keys import hash_column, key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function, carrying, fitted, sampled
-from dovetail.spark.stream import PACKED, run_kernel
+from dovetail.spark.stream import PACKED_ROWS, run_kernel
 
 
 def best_frame(frames: Mapping[str, DataFrame], plan: BestPlan) -> DataFrame:
@@ -37,7 +37,7 @@ def best_frame(frames: Mapping[str, DataFrame], plan: BestPlan) -> DataFrame:
         stage = RouteStage(
             spec, at, spec.payload[at] + len(plan.keys[at]), blind if routing is None else None, _task_number
         )
-        packed.append(carrying(frame, ["*"], routing).mapInArrow(arrow_function(stage), PACKED))
+        packed.append(carrying(frame, ["*"], routing).mapInArrow(arrow_function(stage), PACKED_ROWS))
     make: Callable[[], StreamKernel] = partial(RecentKernel if spec.max_age is not None else BestKernel, spec)
     handle = Handle(plan)
     recorder = Recorder(f"dovetail({','.join(plan.inputs)})", plan.partitions, streaming=streaming, names=METRICS)
