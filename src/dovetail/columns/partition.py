@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from dovetail.columns.codes import slots
 from dovetail.columns.numba_cache import njit
-from dovetail.columns.segments import picked
+from dovetail.columns.segments import take_unchecked
 
 Index = npt.NDArray[np.int64]
 _Row = TypeVar("_Row", np.int64, np.bool_)
@@ -78,7 +78,7 @@ def dealt_rows(table: pa.RecordBatch, rows: Index, cells: Index, count: int) -> 
         moved = memoryview(_moved(values, rows, cells, bounds))
         columns[at] = pa.Array.from_buffers(kind, cells.size, [None, pa.py_buffer(moved)])
     if others:
-        found = picked(table.select(others), dealt(rows, cells, count)[0])
+        found = take_unchecked(table.select(others), dealt(rows, cells, count)[0])
         for at, column in zip(others, found.columns, strict=True):
             columns[at] = column
     return pa.RecordBatch.from_arrays(columns, schema=table.schema), bounds

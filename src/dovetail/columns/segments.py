@@ -76,19 +76,19 @@ def concat(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     return one_batch(pa.Table.from_batches(batches))
 
 
-def picked(rows: pa.RecordBatch, places: npt.NDArray[Any]) -> pa.RecordBatch:
+def take_unchecked(rows: pa.RecordBatch, places: npt.NDArray[Any]) -> pa.RecordBatch:
     """Rows by their places, which must be within: Arrow would look at all of them once more to make sure.
 
     Examples
     --------
-    >>> picked(pa.RecordBatch.from_pydict({"x": [5, 6, 7]}), np.array([2, 0])).column("x").to_pylist()
+    >>> take_unchecked(pa.RecordBatch.from_pydict({"x": [5, 6, 7]}), np.array([2, 0])).column("x").to_pylist()
     [7, 5]
     """
     found: pa.RecordBatch = pc.take(rows, pa.array(places), boundscheck=False)
     return found
 
 
-def typed(columns: Sequence[pa.Array[Any]], types: Sequence[pa.DataType]) -> list[pa.Array[Any]]:
+def cast_columns(columns: Sequence[pa.Array[Any]], types: Sequence[pa.DataType]) -> list[pa.Array[Any]]:
     """Columns in the types that Spark expects.
 
     Spark marks timestamps with the zone of the session, wants them in UTC, and takes one schema from a task.  Rows that
@@ -97,7 +97,7 @@ def typed(columns: Sequence[pa.Array[Any]], types: Sequence[pa.DataType]) -> lis
 
     Examples
     --------
-    >>> [column.type for column in typed([pa.array([1]), pa.array([2])], [pa.int64(), pa.float64()])]
+    >>> [column.type for column in cast_columns([pa.array([1]), pa.array([2])], [pa.int64(), pa.float64()])]
     [DataType(int64), DataType(double)]
     """
     return [column if column.type == kind else column.cast(kind) for column, kind in zip(columns, types, strict=True)]
@@ -126,7 +126,7 @@ def packed_column(parts: Sequence[pa.RecordBatch]) -> pa.Array[Any]:
     return pa.Array.from_buffers(pa.binary(), len(parts), [None, pa.py_buffer(offsets.tobytes()), buffer])
 
 
-def carried(
+def carried_value(
     batches: Iterable[pa.RecordBatch],
 ) -> tuple[pa.BinaryScalar | None, Iterator[pa.RecordBatch]]:
     """The value that the first row of a task carries in its last column, and the rows without that column.
@@ -135,7 +135,7 @@ def carried(
 
     Examples
     --------
-    >>> value, rows = carried([pa.RecordBatch.from_pydict({"x": [1, 2], "g": [[b"routing"], None]})])
+    >>> value, rows = carried_value([pa.RecordBatch.from_pydict({"x": [1, 2], "g": [[b"routing"], None]})])
     >>> value, [batch.schema.names for batch in rows]
     (<pyarrow.BinaryScalar: b'routing'>, [['x']])
     """
@@ -147,13 +147,13 @@ def carried(
     return first.column(len(wanted))[0].values[0], (batch.select(wanted) for batch in chain([first], filled))
 
 
-def known_or_carried(
+def routing_and_rows(
     known: bytes | None, batches: Iterable[pa.RecordBatch]
 ) -> tuple[pa.Buffer | None, Iterable[pa.RecordBatch]]:
     """A routing that is known before the job, or else the one that the rows of a task carry; and the rows."""
     if known is not None:
         return pa.py_buffer(known), batches
-    value, rows = carried(batches)
+    value, rows = carried_value(batches)
     return None if value is None else value.as_buffer(), rows
 
 

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from dovetail.checkpoints import Mark
 from dovetail.columns.layout import ARRIVAL, COUNTERS, SEGMENT, SIDE, STREAM_CELL, STREAM_COLUMNS
-from dovetail.columns.segments import binary_column, blocks, nulls, pack, typed, unpack
+from dovetail.columns.segments import binary_column, blocks, cast_columns, nulls, pack, unpack
 from dovetail.columns.structs import Nested, nest
 from dovetail.errors import SetupError
 from dovetail.family import Router, StreamKernel
@@ -257,7 +257,7 @@ class UnpackRows:
             for segment in batch.column(0):
                 if segment.is_valid:
                     rows = unpack(segment.as_buffer())
-                    rows = pa.RecordBatch.from_arrays(typed(rows.columns, self.types), names=rows.schema.names)
+                    rows = pa.RecordBatch.from_arrays(cast_columns(rows.columns, self.types), names=rows.schema.names)
                     yield rows if self.shape is None else nest(rows, self.shape, self.certain)
 
 
@@ -332,7 +332,7 @@ def _static_cell(
         kernel.end()
         for rows in kernel.results():
             no_counters = pa.nulls(rows.num_rows, pa.list_(pa.int64()))
-            yield pa.RecordBatch.from_arrays([*typed(rows.columns, types), no_counters], names=names)
+            yield pa.RecordBatch.from_arrays([*cast_columns(rows.columns, types), no_counters], names=names)
         counters = pa.array([[kernel.counters[name] for name in metrics]], pa.list_(pa.int64()))
         no_values = [nulls(1, kind) for kind in types]
         yield pa.RecordBatch.from_arrays([*no_values, counters], names=names)

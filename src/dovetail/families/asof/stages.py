@@ -27,11 +27,11 @@ from dovetail.columns.sampling import DENSE, SPARSE
 from dovetail.columns.segments import (
     binary_column,
     blocks,
+    cast_columns,
     concat,
-    known_or_carried,
     packed_column,
-    picked,
-    typed,
+    routing_and_rows,
+    take_unchecked,
     unpack,
 )
 from dovetail.conditions.comparison import Kind
@@ -90,7 +90,7 @@ class RouteStage:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
-        packed, rows_in = known_or_carried(self.routing, batches)
+        packed, rows_in = routing_and_rows(self.routing, batches)
         if packed is None:
             return
         routing = Routing.from_buffer(packed)
@@ -190,12 +190,12 @@ class PairStage:
                 return None
             chosen = np.flatnonzero(hit)
             left, found, hit = left.take(chosen), found[chosen], hit[chosen]
-        columns = typed(left.columns[: spec.payload[LEFT]], spec.types[LEFT])
+        columns = cast_columns(left.columns[: spec.payload[LEFT]], spec.types[LEFT])
         if index is None or matched == 0:
             columns += [_nulls(left.num_rows, kind) for kind in spec.types[RIGHT]]
         else:
-            right = picked(index.rows.select(range(spec.payload[RIGHT])), np.maximum(found, 0))
-            columns += typed(right.columns, spec.types[RIGHT])
+            right = take_unchecked(index.rows.select(range(spec.payload[RIGHT])), np.maximum(found, 0))
+            columns += cast_columns(right.columns, spec.types[RIGHT])
         if spec.how == "left":
             columns.append(pa.array(hit))
         return self._batch(columns, _nulls(left.num_rows, _COUNTERS))

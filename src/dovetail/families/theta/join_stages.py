@@ -24,7 +24,7 @@ import pyarrow as pa
 from dovetail.columns.broadcast import beside_blocks
 from dovetail.columns.codes import Mask
 from dovetail.columns.encode import Boxes, Points, encode, usable_rows
-from dovetail.columns.segments import concat, nulls, picked, typed, unpack
+from dovetail.columns.segments import cast_columns, concat, nulls, take_unchecked, unpack
 from dovetail.families.theta.kernel import Counters, Index, matched, pairs
 from dovetail.families.theta.paper.cross import cross_pairs
 from dovetail.families.theta.stages import BOXES, POINTS, Stage
@@ -115,11 +115,13 @@ class PairStage(Stage):
         self, points: pa.RecordBatch, boxes: pa.RecordBatch | None, i: Index, j: Index | None, cell: int
     ) -> pa.RecordBatch:
         """Joined rows; `j` None leaves the box side NULL."""
-        left = picked(points.select(range(self.payload[POINTS])), i)
-        columns, names = typed(left.columns, self.point_types), [f"c{at}" for at in range(left.num_columns)]
+        left = take_unchecked(points.select(range(self.payload[POINTS])), i)
+        columns, names = cast_columns(left.columns, self.point_types), [f"c{at}" for at in range(left.num_columns)]
         if self.lists_pairs:
             if j is not None and boxes is not None:
-                columns += typed(picked(boxes.select(range(self.payload[BOXES])), j).columns, self.box_types)
+                columns += cast_columns(
+                    take_unchecked(boxes.select(range(self.payload[BOXES])), j).columns, self.box_types
+                )
             else:
                 columns += [nulls(i.size, kind) for kind in self.box_types]
             names += [f"d{at}" for at in range(self.payload[BOXES])]
