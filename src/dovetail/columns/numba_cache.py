@@ -1,6 +1,6 @@
 """The compiler of the kernels, with its cache always on and always in a folder that can be written.
 
-Numba keeps compiled code in ``__pycache__`` beside the source, else in the user's cache folder.  Where it can
+Numba keeps compiled code in ``__pycache__`` next to the source, else in the user's cache folder.  Where it can
 write to neither, as with a package that root installed and a service account without a home, it raises "no
 locator available" at the definition of the first kernel.  This module gives it a third choice.  Every kernel
 module takes `njit` from here, so the driver and each worker find a folder for themselves.
@@ -76,7 +76,7 @@ def _temporary() -> Path:
 
 
 def _user_cache() -> Path:
-    """The folder that Numba takes when it cannot write beside the source."""
+    """The folder that Numba takes when it cannot write next to the source."""
     if sys.platform == "darwin":
         return Path(os.path.expanduser("~/Library/Caches")) / "numba"  # noqa: PTH111
     # Path.expanduser raises where no home is known; this leaves the ~, which _usable refuses.
