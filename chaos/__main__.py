@@ -28,7 +28,7 @@ console = Console(log_path=False, width=None if sys.stdout.isatty() else 140)
 
 KILLED = ("driver", "executor", "worker")
 COLUMNS = ("family", *(f"{kind}s" for kind in KILLED), "amid a batch", "starts", "batches", "rows", "verdict")
-"""Of the table: kills by kind, those that hit a micro-batch of the family which had begun, and what came of it."""
+"""Of the table: kills by kind, those during a micro-batch of the family, and the outcome."""
 
 
 @app.callback()
@@ -45,8 +45,8 @@ def kill(
     group: Annotated[list[int] | None, typer.Option(help="Only these groups of families, by number.")] = None,
     keep: Annotated[Path | None, typer.Option(help="Leave checkpoints, sinks and logs in this folder.")] = None,
 ) -> None:
-    """Kill drivers, executors and Python workers while streams run; then see whether every row is there once."""
-    # What was started has to end with us, however we end.
+    """Kill drivers, executors and Python workers while streams run; then check that every row is there once."""
+    # Child processes must end with this one, however it ends.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     place = keep or Path(tempfile.mkdtemp(prefix="dovetail-chaos-"))
     try:

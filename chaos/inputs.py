@@ -1,8 +1,8 @@
-"""The input files of a run: many small ones, so that there are many micro-batches to be killed in.
+"""The input files of a run: many small ones, so that there are many micro-batches to interrupt.
 
-All files of a folder have the same size.  A driver that dies after the file source has noted a file, and before the
-micro-batch has, leaves that file to the next micro-batch, which takes one more; and of the files of one micro-batch
-Spark reads the largest first.  Joins that follow the order of arrival would see another order than without the kill.
+All files of a folder have the same size.  A driver that dies after the file source has logged a file, but before the
+micro-batch has, leaves that file to the next micro-batch, which then has one more; and Spark reads the largest file of
+a micro-batch first.  Joins that depend on the order of arrival would see a different order than without the kill.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Runs queries in a process of their own, kills parts of it by a plan that follows from a seed, and starts it again."""
+"""Runs queries in a process of their own, kills parts of it by a plan made from a seed, and starts it again."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ from chaos.victim import place_of
 POLL = 0.05
 PATIENCE = 240.0
 """Seconds without a micro-batch after which a run counts as hung."""
-
-
 _MIX: tuple[Kind, ...] = ("driver", "executor", "worker", "worker", "executor")
-"""A driver takes long to start again, so it dies least often."""
+"""A driver takes long to restart, so it is killed least often."""
 
 
 class HungError(Exception):

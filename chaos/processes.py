@@ -1,4 +1,4 @@
-"""The processes of a Spark application that this process started: which of them is what."""
+"""The processes of a Spark application that this process started, by their role."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Streams at a constant rate for as long as you like, and whether memory and state stay flat.
+"""Streams at a constant rate for as long as you like: do memory and state stay flat?
 
-Three queries run at once on a local Spark: a window join, an as-of join and a theta join in windows of time.  Samples
-are taken of what each process has to itself (memory that it shares with none), of the JVM's heap after a collection,
-and of the rows and bytes that the joins hold.  Flat means: the robust slope (Theil and Sen) over the second half of the
-run is not above zero with confidence, or adds up to less than a small part of the median.
+Three queries run at once on a local Spark: a window join, an as-of join and a theta join in windows of time.  The run
+samples the private memory of each process, the JVM's heap after a collection, and the rows and bytes that the joins
+hold.  Flat means: the robust slope (Theil and Sen) over the second half of the run is not above zero with confidence,
+or adds up to less than a small part of the median.
 """
 
 from __future__ import annotations

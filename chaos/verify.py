@@ -1,7 +1,7 @@
-"""The verifier: what a sink holds against what the input files say it must hold.
+"""The verifier: compares what a sink holds with what it must hold according to the input files.
 
 It shares no code with the joins.  It reads the list of committed files that Spark's sink keeps, as any reader of such a
-sink has to, and computes the answer from the input files: in DuckDB, for as-of joins by the nested loop that
+sink must, and computes the answer from the input files: in DuckDB, for as-of joins by the nested loop that
 defines them.
 """
 
@@ -150,7 +150,7 @@ def verify(family: str, inputs: Path, sink: Path, repeated: Path | None = None) 
     }  # fmt: skip
     faults = checks.get(family, _same)(found, wanted)
     if repeated is not None:
-        faults += [f"beside the run without kills: {fault}" for fault in _same(found, sink_rows(repeated))]
+        faults += [f"compared with the run without kills: {fault}" for fault in _same(found, sink_rows(repeated))]
     return Verdict(found.total(), tuple(faults))
 
 

@@ -1,4 +1,4 @@
-"""The process that is killed: it runs queries to file sinks until they have read all there is.
+"""The process that is killed: it runs queries to file sinks until they have read all input.
 
     python -m chaos.victim PLACE INPUTS FAMILY...
 
@@ -14,7 +14,7 @@ import dovetail as dt
 from chaos.families import FAMILIES, Family
 
 MASTER = "local-cluster[2,1,1024]"
-# These JVMs live for seconds: the first compiler and the simplest collector start them fastest.
+# These JVMs live for seconds: only the first compiler and the simplest garbage collector start them fastest.
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS: dict[str, object] = {
     "spark.driver.extraJavaOptions": _SHORT_LIVED,

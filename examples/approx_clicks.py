@@ -1,10 +1,9 @@
-"""How much do people order who clicked?  Estimates from a join that is never computed whole.
+"""How much do people who clicked order?  Estimates from a join that is never computed in full.
 
 python examples/approx_clicks.py [folder] [--rows 20000]
 
-The join of clicks and orders by product is hundreds of times larger than its inputs.  A sample of it within a memory
-of a tenth of the rows answers questions about the whole, each with an interval, and the sample can be stored for later
-ones.
+The join of clicks and orders by product is hundreds of times larger than its inputs.  A sample of it, within memory for
+a tenth of the rows, answers questions about the whole join, each with an interval, and can be stored for later ones.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Who suits which project?  For each job seeker the projects that no other project beats in skills, money and start.
+"""Which projects suit whom?  For each job seeker the projects that no other project beats in skills, money and start.
 
 python examples/bestmatch_projects.py [folder] [--seekers 60]
 
 More common skills are better, and so are a rate further below the budget and a start closer to the day on which the
-seeker is free.  Sets of skills of which neither holds the other are incomparable, so several projects may be best.
+seeker is free.  Sets of skills of which neither contains the other are incomparable, so several projects may be best.
 """
 
 from __future__ import annotations

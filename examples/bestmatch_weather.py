@@ -2,12 +2,12 @@
 
 python examples/bestmatch_weather.py [folder] [--sensors 40] [--data house_sensors.parquet]
 
-Sensors of temperature and humidity stand at different places and report at different rates, so no sensor belongs to
-another. Two readings may go together if they are at most 10 minutes and, in each direction, 100 m apart.  A pair is
+Temperature and humidity sensors are in different places and report at different rates, so no sensor belongs to
+another.  Two readings may go together if they are at most 10 minutes and, in each direction, 100 m apart.  A pair is
 better than another if it is at least as near in time and in both directions, and nearer in one of them.
 
 With --data, readings come from a file with the columns ts, sensor, temperature and humidity (nine sensors in one
-house): then the places are those of a floor plan that we made up, in metres, and the sensors may be 10 m apart.
+house): then the positions are those of an invented floor plan, in metres, and the sensors may be 10 m apart.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 python examples/theta_bookings.py [folder] [--meetings 2000]
 
-A meeting that no repair disturbs stays in the result, with an empty repair beside it.  So does a meeting that has no
-times yet: NULL overlaps nothing.
+A meeting that no repair disturbs stays in the result, with NULL as its repair.  So does a meeting that has no times
+yet: NULL overlaps nothing.
 """
 
 from __future__ import annotations

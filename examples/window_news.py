@@ -2,10 +2,10 @@
 
 python examples/window_news.py [folder] [--items 500] [--throttle 0.2]
 
-What an item is about is a number: items on one event differ by at most 1.  In the middle third of the time the agencies
+The topic of an item is a number: items on one event differ by at most 1.  In the middle third of the time the agencies
 send five times as much.  Where that is more than the machine can join in time, the join looks only where matches are
 likely, and says how many it missed.  A machine that is never overloaded shows the same with --throttle, the part of the
-full work that the join may do.  The picture rates.png shows how the stream bears it.
+full work that the join may do.  The picture rates.png shows how the stream copes.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def main(folder: Path, items: int, throttle: float | None = None) -> None:
             )
     dt.plot.rates(query.recentProgress).savefig(folder / "rates.png")
     found = spark.read.parquet(str(folder / "same_event"))
-    print(f"{found.count()} triples about one event, written to {folder / 'same_event'}, with rates.png beside them")
+    print(f"{found.count()} triples about one event, written to {folder / 'same_event'}, with rates.png next to them")
     found.orderBy("ts", "first", "second", "third").show(5, truncate=False)
     spark.stop()
 

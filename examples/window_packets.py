@@ -2,7 +2,7 @@
 
 python examples/window_packets.py [folder] [--packets 5000]
 
-A packet that passes one network only leaves no trace in the result, and none in the state once its windows are over.
+A packet that passes only one network leaves no trace in the result, and none in the state once its windows have passed.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 python examples/window_retail.py [folder] [--per-hour 400]
 
-The same call joins a day that is over and a day as it passes; both give the same rows.
+The same call joins a finished day and a day as it happens; both give the same rows.
 """
 
 from __future__ import annotations

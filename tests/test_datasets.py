@@ -1,4 +1,4 @@
-"""The made-up tables: the same for the same seed, and as their descriptions say."""
+"""The generated tables: the same for the same seed, and as their descriptions say."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ FORBIDDEN = {
     "yaml.full_load", "yaml.unsafe_load", "joblib.load", "np.load", "pd.read_pickle", "tempfile.mktemp",
 }  # fmt: skip
 ALLOWED = {
-    # What this very class sealed on the driver, and Spark pickled with it.
+    # What this very class packed on the driver, and Spark pickled with it.
     ("spark/stream.py", "cloudpickle.loads")
 }
 

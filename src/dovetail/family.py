@@ -3,11 +3,15 @@
 A family brings three things, and none of them knows Spark:
 
 * a **spec**: a frozen description of the join, checked when it is made;
-* a **router**: where rows go, so that every pair that may match meets in exactly one cell;
+* a **router**: which cells a row goes to, so that every pair that may match meets in exactly one of them;
 * a **kernel**: what happens in a cell.
 
-The batch driver hands a kernel all rows of a cell at once.  The streaming driver keeps a kernel alive through its state
-and talks to it as :class:`StreamKernel` says.  Any cut of the same rows into calls must give the same results.
+The batch driver hands a kernel all rows of a cell at once.  The streaming driver keeps a kernel's state between
+micro-batches and talks to it as :class:`StreamKernel` says.  Any cut of the same rows into calls must give the same
+results.
+
+A class need not derive from the protocols below.  ``mypy`` checks each one where the driver takes it: kernels in
+:func:`dovetail.spark.stream.run_kernel`, routers in :class:`dovetail.spark.stream.PackRows`.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import pyarrow as pa
 
 @dataclass
 class Changes:
-    """What a call did to a kernel's state: segments to store under their names, and names to forget."""
+    """What a call did to a kernel's state: segments to store under their names, and names to remove."""
 
     stored: dict[str, pa.RecordBatch] = field(default_factory=dict)
     dropped: set[str] = field(default_factory=set)
@@ -30,8 +34,8 @@ class Changes:
 class StreamKernel(Protocol):
     """One cell of a streaming join.
 
-    For each micro-batch that concerns the cell, the driver makes a kernel, calls :meth:`restore` with what it stored
-    last, :meth:`push` once for every new segment in the order of arrival, :meth:`results` once, and
+    For each micro-batch that concerns the cell, the driver makes a kernel, calls :meth:`restore` with the state that
+    it stored last, :meth:`push` once for every new segment in the order of arrival, :meth:`results` once, and
     :meth:`changes` once.  State consists of named segments, so that a call writes only what it changed.
     """
 
@@ -39,19 +43,32 @@ class StreamKernel(Protocol):
     """What this call did; the driver reads it last."""
 
     def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
-        """Take up the state; `watermark` (microseconds) promises that no earlier event time is still to come."""
+        """Load the state; `watermark` (microseconds) promises that no earlier event time will still arrive."""
 
     def push(self, side: int, rows: pa.RecordBatch) -> None:
         """Take in new rows of one input."""
 
     def end(self) -> None:
-        """Take the promise that no more rows come; the batch driver gives it before :meth:`results`."""
+        """Note that no more rows will arrive; the batch driver says so before :meth:`results`."""
 
     def results(self) -> Iterator[pa.RecordBatch]:
         """Join what was pushed, close what the watermark closes, and give the rows that are now certain."""
 
     def changes(self) -> Changes:
-        """What to store and what to forget."""
+        """What to store and what to remove."""
 
     def wake_at(self) -> int | None:
         """The watermark (microseconds) at which the cell wants a call even without new rows."""
+
+
+class Router(Protocol):
+    """Divides the rows of one input among cells, and tells all cells how far the input has come."""
+
+    def parts(self, block: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
+        """The rows of each cell, with the number of the cell."""
+
+    def top(self, block: pa.RecordBatch) -> int | None:
+        """The latest event time of some rows."""
+
+    def ticks(self, top: int) -> list[tuple[int, pa.RecordBatch]]:
+        """For every cell a segment without rows that says how far the input has come."""

@@ -52,7 +52,7 @@ def joins(r, s):
         "theta": dt.theta_join(two, on="R.id = S.id AND R.v <= S.v"),
         "theta left": dt.theta_join(two, on=exactly, how="left"),
         "theta full": dt.theta_join(two, on=f"{exactly} AND (R.id + S.id >= 0 OR R.id < 0)", how="full"),
-        "theta beside": dt.theta_join(two, on=exactly, broadcast="S"),
+        "theta broadcast": dt.theta_join(two, on=exactly, broadcast="S"),
         "theta in windows": dt.theta_join(two, on="R.v = S.v", window=1000),
         "window": dt.window_join(two, on="R.id = S.id", time="v", within=0),
         "window full": dt.window_join(two, on="R.id = S.id", time="v", within=0, how="full"),
@@ -196,7 +196,7 @@ def test_times_at_their_ends_and_where_clocks_change(new_york):
         frames[name] = dt.theta_join({"R": one, "S": other}, on=on)
         truth[name] = one.alias("R").join(other.alias("S"), F.expr(on))
     frames["window"] = dt.window_join({"R": r, "S": r}, time="t", within="30 minutes")
-    # A window is a length of time; a difference of timestamps is, to Spark, one of clocks on the wall.
+    # A window is a length of elapsed time; a difference of timestamps is, to Spark, one of local times.
     lasting = F.expr(f"R.t <= S.t + {half} AND S.t <= R.t + {half}")
     truth["window"] = r.alias("R").join(r.alias("S"), lasting)
     frames["window of days"] = dt.window_join({"R": r, "S": r}, time="d", within="1 day", how="left")

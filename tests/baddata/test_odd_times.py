@@ -34,7 +34,7 @@ def step_by_step(count, *, size=1):
 
 
 def test_a_row_of_the_far_future_leaves_a_trace():
-    """It lets go of what it overtakes; what comes after it is late, and every row of that is counted."""
+    """It evicts what it overtakes; what comes after it is late, and every late row is counted."""
     times = [*range(10), FAR, *range(10, 20)]
     tables = {"A": timed(times), "B": timed(range(21))}
     joined = run_stream(window_spec(tables, delays=[0, 0]), tables, step_by_step(21))

@@ -21,8 +21,8 @@ def entry(of: Ledger, action: str, cell: tuple[int, int], counts: list[int]) -> 
 @pytest.fixture
 def driver(monkeypatch):
     """The post of a process that has an accumulator, which is how a driver knows itself."""
-    monkeypatch.setattr(ledger, "_posts", {"an application": None})
-    return ledger._Post()
+    monkeypatch.setattr(ledger, "_accumulators", {"an application": None})
+    return ledger._Delivery()
 
 
 class TestLedger:
@@ -56,8 +56,8 @@ class TestPost:
         assert late[0] not in ledger._open
 
     def test_a_worker_collects(self, monkeypatch):
-        monkeypatch.setattr(ledger, "_posts", {})
-        post, one = ledger._Post(), Ledger()
+        monkeypatch.setattr(ledger, "_accumulators", {})
+        post, one = ledger._Delivery(), Ledger()
         first, second = entry(one, "1", (0, 0), [1]), entry(one, "1", (0, 1), [2])
         assert post.addInPlace(post.addInPlace(post.zero([]), [first]), [second]) == [first, second]
         assert one.cells() == []

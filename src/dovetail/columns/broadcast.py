@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from dovetail.columns.layout import SEGMENT
-from dovetail.columns.segments import binary_column, blocks, carried, concat, pack, unpack
+from dovetail.columns.segments import binary_column, blocks, carried_value, concat, pack, unpack
 
 
 def broadcast_blocks(
@@ -24,7 +24,7 @@ def broadcast_blocks(
             for at in range(batch.num_rows):
                 yield unpack(batch.column(0)[at].as_buffer()), batch.column(1)[at]
         return
-    value, rest = carried(batches)
+    value, rest = carried_value(batches)
     if value is not None:
         for block in blocks(rest):
             yield block, value

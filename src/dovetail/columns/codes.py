@@ -10,7 +10,7 @@ Three kinds of column exist.
     integers, booleans, dates, timestamps, day-time intervals and decimals of up to 18 digits: the stored
     integer is the code.
 ``float32``, ``float64``
-    the bits of the float, with the order of the negative half turned round.
+    the bits of the float, with the order of the negative half reversed.
 ``rank``
     strings, binary and wide decimals have no 64-bit code of their own.  Both sides of a cell are ranked
     together, which gives codes that hold within that cell; :func:`prefix_codes` gives a coarser, global code
@@ -39,7 +39,7 @@ _Scalar = TypeVar("_Scalar", bound=np.generic)
 LOWEST = np.iinfo(np.int64).min
 HIGHEST = np.iinfo(np.int64).max
 
-# Of each width: the code of -inf, the code of NaN, and the bits that turn the negative half round.
+# Of each width: the code of -inf, the code of NaN, and the bits that reverse the order of the negative half.
 _ENDS_64 = (~0x7FF0_0000_0000_0000, 0x7FF8_0000_0000_0000, 0x7FFF_FFFF_FFFF_FFFF)
 _ENDS_32 = (~0x7F80_0000, 0x7FC0_0000, 0x7FFF_FFFF)
 
@@ -73,7 +73,7 @@ def order_codes(column: Column, kind: Kind) -> Codes:
 
 
 def slots(column: Column, at: int, dtype: type[_Scalar], *, width: int = 1, more: int = 0) -> npt.NDArray[_Scalar]:
-    """The part of a column's buffer `at` that is its own: `width` numbers a row, NULL rows included."""
+    """The numbers of a column in its buffer `at`, not those of a parent array: `width` a row, NULL rows included."""
     buffer = column.buffers()[at]
     if buffer is None or len(column) == 0:
         return np.zeros(more, dtype=dtype)
@@ -87,8 +87,8 @@ def float_codes(values: Floats) -> Codes:
         with np.errstate(invalid="ignore"):  # a signalling NaN
             small = values.astype(np.float32, copy=False) + np.float32(0)  # -0.0 becomes 0.0
         bits = small.view(np.int32)
-        turned = np.where(bits < 0, bits ^ np.int32(_ENDS_32[2]), bits)
-        return np.where(np.isnan(small), np.int32(_ENDS_32[1]), turned).astype(np.int64)
+        ordered = np.where(bits < 0, bits ^ np.int32(_ENDS_32[2]), bits)
+        return np.where(np.isnan(small), np.int32(_ENDS_32[1]), ordered).astype(np.int64)
     return _float64_codes(np.ascontiguousarray(values))
 
 
@@ -107,6 +107,28 @@ def _float64_codes(values: npt.NDArray[np.float64]) -> Codes:  # pragma: no cove
         else:
             codes[i] = bits[i]
     return codes
+
+
+def float_values(codes: Codes, kind: Kind) -> npt.NDArray[np.float64]:
+    """Codes of kind ``int``, ``float32`` or ``float64`` as numbers on a line: the inverse of :func:`order_codes`.
+
+    Order is kept, though neighbours among large integers may fall together.
+
+    Examples
+    --------
+    >>> float_values(order_codes(pa.array([-1.5, 0.25]), "float64"), "float64").tolist()
+    [-1.5, 0.25]
+    >>> float_values(order_codes(pa.array([-1.5, 0.25], pa.float32()), "float32"), "float32").tolist()
+    [-1.5, 0.25]
+    """
+    if kind == "int":
+        return codes.astype(np.float64)
+    if kind == "float32":
+        small = np.clip(codes, -(1 << 31), (1 << 31) - 1).astype(np.int32)
+        bits = np.where(small < 0, small ^ np.int32(_ENDS_32[2]), small).astype(np.int32)
+        values: npt.NDArray[np.float64] = bits.view(np.float32).astype(np.float64)
+        return values
+    return np.where(codes < 0, codes ^ np.int64(_ENDS_64[2]), codes).view(np.float64)
 
 
 def joint_codes(left: Column, right: Column) -> tuple[Codes, Codes]:
@@ -182,20 +204,20 @@ def int_band(codes: Codes, low: int | None, high: int | None) -> tuple[Codes, Co
 
 
 def _moved(codes: Codes, shift: int) -> tuple[Codes, npt.NDArray[np.int8]]:
-    """Codes moved by any whole number, saturated; and where they left int64: -1 below, 1 above, 0 nowhere."""
-    left = np.zeros(codes.size, dtype=np.int8)
+    """Codes shifted by any whole number, saturated; and where they leave int64: -1 below, 1 above, 0 nowhere."""
+    beyond = np.zeros(codes.size, dtype=np.int8)
     shift = max(-(1 << 64), min(1 << 64, shift))
     moved = codes.copy()
     while shift:
-        # Half the largest int64 a time: then the sum of two int64 shows its overflow in its sign.
+        # Half the largest int64 at a time: then the sum of two int64 shows its overflow in its sign.
         part = max(-(1 << 62), min(1 << 62, shift))
         with np.errstate(over="ignore"):
             after = moved + np.int64(part)
         over, under = (part > 0) & (after < moved), (part < 0) & (after > moved)
-        left[over], left[under] = 1, -1
-        moved = np.where(left > 0, HIGHEST, np.where(left < 0, LOWEST, after))
+        beyond[over], beyond[under] = 1, -1
+        moved = np.where(beyond > 0, HIGHEST, np.where(beyond < 0, LOWEST, after))
         shift -= part
-    return moved, left
+    return moved, beyond
 
 
 def float_band(
@@ -278,8 +300,8 @@ def _last_below(
 
 
 _FEW, _STEP = 64, 16
-"""Cuts up to the first number are counted, and not searched: a search spends its time on branches guessed wrong.  Of
-more of them every so many are, and then those between two."""
+"""Up to `_FEW` cuts are counted, not searched: a search spends its time on mispredicted branches.  Of more cuts, every
+`_STEP`-th is counted first, and then those in between."""
 
 
 @njit

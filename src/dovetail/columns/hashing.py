@@ -28,8 +28,8 @@ def mixed(value: np.uint64) -> np.uint64:  # pragma: no cover - compiled
 def row_hashes(block: pa.RecordBatch, payload: int) -> Index:
     """A hash of each row's own content.
 
-    It decides where a row of a frequent value goes, so it must not depend on the order in which rows arrive: a
-    task that Spark runs again may see them in another.
+    It decides which cell a row of a frequent value goes to, so it must not depend on the order in which rows arrive: a
+    task that Spark runs again may see them in a different one.
     """
     total = np.zeros(block.num_rows, dtype=np.int64)
     for column in block.columns[:payload]:
@@ -55,7 +55,7 @@ def _content(column: pa.Array[Any]) -> Index:
         codes = order_codes(column, "int")
     else:
         return np.zeros(len(column), dtype=np.int64)
-    # What lies in the buffer under a NULL is nobody's business, least of all a hash's.
+    # The buffer may hold anything under a NULL, so those bytes must not reach a hash.
     return codes if column.null_count == 0 else np.where(valid_mask(column), codes, 0)
 
 
@@ -73,9 +73,6 @@ def text_hashes(offsets: Index, payload: npt.NDArray[np.uint8]) -> Index:  # pra
 
 @njit
 def mix_into(total: Index, codes: Index) -> None:  # pragma: no cover
-    """Mix one more number into each row's hash (the finaliser of splitmix64)."""
+    """Mix one more number into each row's hash."""
     for k in range(total.size):
-        mixed = np.uint64(total[k] ^ codes[k])
-        mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        total[k] = np.int64(mixed ^ (mixed >> np.uint64(31)))
+        total[k] = np.int64(mixed(np.uint64(total[k] ^ codes[k])))

@@ -44,6 +44,11 @@ FITTED = "routing"
 HAS_ROW = "p"
 """Prefix: whether an input has a row in a combination of several inputs; where it has none, it is NULL."""
 
+STREAM_CELL, ARRIVAL = "cell", "place"
+"""In streams: the cell, under which Spark stores its state, and the position of a segment in the order of arrival."""
+STREAM_COLUMNS = (STREAM_CELL, SIDE, ARRIVAL, SEGMENT)
+"""The columns of packed rows on their way to the cells of :mod:`dovetail.spark.stream`."""
+
 
 def columns_of(prefix: str, count: int) -> list[str]:
     """The names of so many columns with one prefix.

@@ -1,13 +1,13 @@
-"""The compiler of the kernels, with its cache always on and always somewhere it can be written.
+"""The compiler of the kernels, with its cache always on and always in a folder that can be written.
 
-Numba keeps compiled code in ``__pycache__`` beside the source, else in the user's cache folder.  Where it can
+Numba keeps compiled code in ``__pycache__`` next to the source, else in the user's cache folder.  Where it can
 write to neither, as with a package that root installed and a service account without a home, it raises "no
-locator available" at the definition of the first kernel.  This module gives it a third place.  Every kernel
-module takes `njit` from here, so the driver and the workers settle the matter each for themselves.
+locator available" at the definition of the first kernel.  This module gives it a third choice.  Every kernel
+module takes `njit` from here, so the driver and each worker find a folder for themselves.
 
-A package that travels to the workers as one file has no folder at all, and lies in another place in every program.
-Numba would compile anew each time, or refuse.  Kernels of an archive get a source file in the user's cache folder
-instead, under a name that follows from what is in the archive: all programs and workers with the same package share it.
+A package that travels to the workers as one file has no folder at all, and every program has it under another path.
+Numba would compile again each time, or refuse.  Kernels of an archive get a source file in the user's cache folder
+instead, under a name derived from the content of the archive: all programs and workers with the same package share it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def cache_folder(package: Path) -> Path | None:
     Parameters
     ----------
     package
-        The folder of the modules that hold the kernels.
+        The folder of the modules that contain the kernels.
     """
     if os.environ.get("NUMBA_CACHE_DIR") or sys.platform == "win32":
         return None  # Windows has a folder for every user's temporary files, and Numba uses it
@@ -49,7 +49,7 @@ def unpacked_folder(module: Path) -> Path | None:
     Parameters
     ----------
     module
-        Where a module of the package says that it is: below the archive, where it was imported from one.
+        The path of a module of the package; it lies below the archive if it was imported from one.
     """
     archive = next((parent for parent in module.parents if parent.is_file()), None)
     if archive is None or not zipfile.is_zipfile(archive):
@@ -57,7 +57,7 @@ def unpacked_folder(module: Path) -> Path | None:
     below = f"{module.parents[1].relative_to(archive).as_posix()}/"
     digest = hashlib.sha256()
     with zipfile.ZipFile(archive) as opened:
-        for entry in sorted(opened.infolist(), key=lambda one: one.filename):
+        for entry in sorted(opened.infolist(), key=lambda info: info.filename):
             if entry.filename.startswith(below):
                 digest.update(f"{entry.filename} {entry.CRC}\n".encode())
     root = _user_cache() if _usable(_user_cache()) else _temporary()
@@ -76,7 +76,7 @@ def _temporary() -> Path:
 
 
 def _user_cache() -> Path:
-    """The folder that Numba takes when it cannot write beside the source."""
+    """The folder that Numba takes when it cannot write next to the source."""
     if sys.platform == "darwin":
         return Path(os.path.expanduser("~/Library/Caches")) / "numba"  # noqa: PTH111
     # Path.expanduser raises where no home is known; this leaves the ~, which _usable refuses.
@@ -84,12 +84,12 @@ def _user_cache() -> Path:
 
 
 def _usable(folder: Path) -> bool:
-    """Whether files can be made in `folder`; makes it if need be, as Numba is about to do.
+    """Whether files can be made in `folder`; makes it if it is missing, as Numba is about to do.
 
-    Permission bits do not tell: the file system may be read-only, or full.
+    Permission bits are not enough: the file system may be read-only, or full.
     """
     if not folder.is_absolute():
-        return False  # a path below the working directory is no place for code
+        return False  # code does not belong in the working directory
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()
@@ -101,18 +101,18 @@ def _usable(folder: Path) -> bool:
 def _private(folder: Path) -> bool:
     """Whether `folder` is this user's alone; makes it if it is missing.
 
-    Numba unpickles what it finds there, so whoever can write to the folder can run code as this user.
+    Numba unpickles what it finds there, so anyone who can write to the folder can run code as this user.
     """
     try:
         folder.mkdir(mode=0o700, exist_ok=True)
-        found = folder.lstat()
+        status = folder.lstat()
     except OSError:
         return False
-    return stat.S_ISDIR(found.st_mode) and found.st_uid == os.getuid() and not found.st_mode & 0o077
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077
 
 
-def _settle() -> None:
-    """Tell Numba where to keep its code, unless it has a place or the user chose one."""
+def _choose_cache() -> None:
+    """Tell Numba where to keep its code, unless it has a folder or the user chose one."""
     loaded = sys.modules.get("numba")
     if loaded is not None and loaded.config.CACHE_DIR:
         return
@@ -128,7 +128,7 @@ def _settle() -> None:
 
 _unpacked = unpacked_folder(Path(__file__))
 if _unpacked is None:
-    _settle()
+    _choose_cache()
 
 import numba  # noqa: E402 - it reads its settings when it is imported
 
@@ -149,7 +149,7 @@ def njit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     function
         The function, where the decorator stands without parentheses.
     options
-        What ``numba.njit`` takes beside ``cache``, such as ``inline="always"``.
+        What ``numba.njit`` takes besides ``cache``, such as ``inline="always"``.
 
     Examples
     --------
@@ -163,20 +163,20 @@ def njit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
         return compiled if function is None else compiled(function)
     folder = _unpacked
 
-    def at_home(function: Callable[..., Any]) -> Any:
+    def from_archive(function: Callable[..., Any]) -> Any:
         return compiled(_with_source(function, folder))
 
-    return at_home if function is None else at_home(function)
+    return from_archive if function is None else from_archive(function)
 
 
 def _with_source(function: Callable[..., Any], folder: Path) -> Callable[..., Any]:
-    """A function of an archive that says it comes from a file, beside which Numba keeps what it compiles."""
+    """A function of an archive, given a source file next to which Numba keeps what it compiles."""
     spec = sys.modules[function.__module__].__spec__
     source = getattr(spec.loader, "get_source", None) if spec is not None else None
     file = folder.joinpath(*function.__module__.split(".")).with_suffix(".py")
     if source is not None and not file.exists():
         file.parent.mkdir(parents=True, exist_ok=True)
-        # Other workers may be at it, too: each writes a file of its own, and the last one to rename it wins.
+        # Other workers may do the same: each writes a file of its own, and the last one to rename it wins.
         handle, written = tempfile.mkstemp(dir=file.parent)
         with open(handle, "w", encoding="utf-8") as copy:  # noqa: PTH123 - a descriptor, not a path
             copy.write(source(function.__module__) or "")

@@ -15,7 +15,7 @@ import pyarrow as pa
 from dovetail.columns.codes import slots
 from dovetail.columns.layout import CELL_NUMBER, COPIES, SEGMENT, TURN
 from dovetail.columns.numba_cache import njit
-from dovetail.columns.segments import packed_column, picked
+from dovetail.columns.segments import packed_column, take_unchecked
 
 Index = npt.NDArray[np.int64]
 _Row = TypeVar("_Row", np.int64, np.bool_)
@@ -79,7 +79,7 @@ def group_rows_by_cell(table: pa.RecordBatch, rows: Index, cells: Index, count: 
         moved = memoryview(_moved(values, rows, cells, bounds))
         columns[at] = pa.Array.from_buffers(kind, cells.size, [None, pa.py_buffer(moved)])
     if others:
-        ordered = picked(table.select(others), group_by_cell(rows, cells, count)[0])
+        ordered = take_unchecked(table.select(others), group_by_cell(rows, cells, count)[0])
         for at, column in zip(others, ordered.columns, strict=True):
             columns[at] = column
     return pa.RecordBatch.from_arrays(columns, schema=table.schema), bounds

@@ -1,7 +1,7 @@
 """Segments: rows packed into Arrow IPC, the form in which they travel through Spark.
 
 A shuffle, a state store or a stateful operator then moves a few large binary values instead of many rows.  A
-segment carries its own schema, so whoever opens it needs to know nothing else.
+segment carries its own schema, so a reader needs to know nothing else.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 BLOCK_ROWS = 1 << 20
 BLOCK_BYTES = 128 << 20
-"""How much a packer gathers before it cuts segments: fewer, larger segments against the memory they take."""
+"""How much a packer gathers before it cuts segments: larger ones are fewer, and take more memory."""
 
 
 def pack(rows: pa.RecordBatch | pa.Table) -> pa.Buffer:
@@ -66,7 +66,7 @@ def one_batch(table: pa.Table) -> pa.RecordBatch:
 
 
 def _one_chunk(column: pa.ChunkedArray[Any]) -> pa.Array[Any]:
-    """A column as one array.  Texts beyond 2 GiB cannot be: then Arrow raises, where a first chunk would lose rows."""
+    """A column as one array.  Arrow raises where strings exceed 2 GiB; the first chunk alone would lose rows."""
     chunks: list[pa.Array[Any]] = column.chunks
     return chunks[0] if len(chunks) == 1 else pa.concat_arrays(chunks)
 
@@ -76,40 +76,40 @@ def concat(batches: Iterable[pa.RecordBatch]) -> pa.RecordBatch:
     return one_batch(pa.Table.from_batches(batches))
 
 
-def picked(rows: pa.RecordBatch, places: npt.NDArray[Any]) -> pa.RecordBatch:
-    """Rows by their places, which must be within: Arrow would look at all of them once more to make sure.
+def take_unchecked(rows: pa.RecordBatch, numbers: npt.NDArray[Any]) -> pa.RecordBatch:
+    """Rows by their numbers, which must be in range: Arrow would go through all of them once more to check.
 
     Examples
     --------
-    >>> picked(pa.RecordBatch.from_pydict({"x": [5, 6, 7]}), np.array([2, 0])).column("x").to_pylist()
+    >>> take_unchecked(pa.RecordBatch.from_pydict({"x": [5, 6, 7]}), np.array([2, 0])).column("x").to_pylist()
     [7, 5]
     """
-    found: pa.RecordBatch = pc.take(rows, pa.array(places), boundscheck=False)
-    return found
+    taken: pa.RecordBatch = pc.take(rows, pa.array(numbers), boundscheck=False)
+    return taken
 
 
-def typed(columns: Sequence[pa.Array[Any]], types: Sequence[pa.DataType]) -> list[pa.Array[Any]]:
+def cast_columns(columns: Sequence[pa.Array[Any]], types: Sequence[pa.DataType]) -> list[pa.Array[Any]]:
     """Columns in the types that Spark expects.
 
-    Spark marks timestamps with the zone of the session, wants them in UTC, and takes one schema from a task.  Rows that
-    a kernel made up itself (NULL for an absent input) and rows of a run under another zone must fit in.  A cast to the
-    same type is not always free: Arrow refuses one of lists of structs whose fields are never NULL.
+    Spark labels timestamps with the zone of the session, wants them back in UTC, and accepts one schema per task.  Rows
+    that a kernel made itself (NULL for a missing input) and rows from a run under another zone must fit in.  Columns
+    that have the type already are left alone: Arrow refuses to cast lists of structs whose fields are never NULL.
 
     Examples
     --------
-    >>> [column.type for column in typed([pa.array([1]), pa.array([2])], [pa.int64(), pa.float64()])]
+    >>> [column.type for column in cast_columns([pa.array([1]), pa.array([2])], [pa.int64(), pa.float64()])]
     [DataType(int64), DataType(double)]
     """
     return [column if column.type == kind else column.cast(kind) for column, kind in zip(columns, types, strict=True)]
 
 
 def packed_column(parts: Sequence[pa.RecordBatch]) -> pa.Array[Any]:
-    """Batches of one schema as a binary column of segments, written in place: all rows are copied once.
+    """Batches of one schema as a binary column of segments, written into one buffer: all rows are copied once.
 
     Examples
     --------
     >>> parts = [pa.RecordBatch.from_pydict({"x": [1, 2]}), pa.RecordBatch.from_pydict({"x": [3]})]
-    >>> [unpack(one.as_buffer()).num_rows for one in packed_column(parts)]
+    >>> [unpack(segment.as_buffer()).num_rows for segment in packed_column(parts)]
     [2, 1]
     """
     if not parts:
@@ -126,16 +126,16 @@ def packed_column(parts: Sequence[pa.RecordBatch]) -> pa.Array[Any]:
     return pa.Array.from_buffers(pa.binary(), len(parts), [None, pa.py_buffer(offsets.tobytes()), buffer])
 
 
-def carried(
+def carried_value(
     batches: Iterable[pa.RecordBatch],
 ) -> tuple[pa.BinaryScalar | None, Iterator[pa.RecordBatch]]:
     """The value that the first row of a task carries in its last column, and the rows without that column.
 
-    The column is a list of one value: an absent list costs Spark less than an absent text.  None without any rows.
+    The column is a list of one value: a NULL list costs Spark less than a NULL string.  None if there are no rows.
 
     Examples
     --------
-    >>> value, rows = carried([pa.RecordBatch.from_pydict({"x": [1, 2], "g": [[b"routing"], None]})])
+    >>> value, rows = carried_value([pa.RecordBatch.from_pydict({"x": [1, 2], "g": [[b"routing"], None]})])
     >>> value, [batch.schema.names for batch in rows]
     (<pyarrow.BinaryScalar: b'routing'>, [['x']])
     """
@@ -143,17 +143,17 @@ def carried(
     first = next(filled, None)
     if first is None:
         return None, iter(())
-    wanted = range(first.num_columns - 1)
-    return first.column(len(wanted))[0].values[0], (batch.select(wanted) for batch in chain([first], filled))
+    others = range(first.num_columns - 1)
+    return first.column(len(others))[0].values[0], (batch.select(others) for batch in chain([first], filled))
 
 
-def known_or_carried(
+def routing_and_rows(
     known: bytes | None, batches: Iterable[pa.RecordBatch]
 ) -> tuple[pa.Buffer | None, Iterable[pa.RecordBatch]]:
-    """A routing that is known before the job, or else the one that the rows of a task carry; and the rows."""
+    """The routing and the rows of a task: a routing `known` before the job, or else the one that the rows carry."""
     if known is not None:
         return pa.py_buffer(known), batches
-    value, rows = carried(batches)
+    value, rows = carried_value(batches)
     return None if value is None else value.as_buffer(), rows
 
 

@@ -1,9 +1,9 @@
-"""Cell numbers that Spark's hash partitioner sends where we want them.
+"""Cell numbers that Spark's hash partitioner sends to the partition we want.
 
-Spark places a shuffled row by ``pmod(murmur3(key, seed 42), partitions)``.  Cells are few and their costs differ,
-so leaving their places to chance would give one task twice the work of another.  Picking, for each cell, an
-integer that hashes to the wanted partition keeps the balance without a custom partitioner.  Were Spark to change
-its hash, only the balance would suffer, never a result.
+Spark sends a shuffled row to partition ``pmod(murmur3(key, seed 42), partitions)``.  Cells are few and their costs
+differ, so chance would give one task twice the work of another.  Choosing, for each cell, an integer that hashes to the
+wanted partition balances the tasks without a custom partitioner.  If Spark changed its hash, tasks would be less even,
+but no result would change.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 _SEED = np.uint32(42)
 _MOST_CANDIDATES = 1 << 22
-"""Integers that are hashed at a time."""
+"""The most integers to hash at a time."""
 
 
 def spark_partition(keys: npt.NDArray[np.int32], partitions: int) -> npt.NDArray[np.int64]:
@@ -42,7 +42,19 @@ def _rotate(values: npt.NDArray[np.uint32], by: int) -> npt.NDArray[np.uint32]:
 
 
 def balance(costs: npt.NDArray[np.float64], partitions: int) -> npt.NDArray[np.int64]:
-    """A partition for each cell, the dearest cell first to the least loaded partition.
+    """The partition of each cell: the most expensive cell goes first, each to the partition with the least load.
+
+    Parameters
+    ----------
+    costs : ndarray of float64
+        The work of each cell, in any unit.
+    partitions : int
+        How many partitions share it.
+
+    Returns
+    -------
+    ndarray of int64
+        A partition for each cell, to be handed to :func:`cell_numbers`.
 
     Examples
     --------
@@ -50,16 +62,30 @@ def balance(costs: npt.NDArray[np.float64], partitions: int) -> npt.NDArray[np.i
     [0, 1, 1, 0]
     """
     loads = [(0.0, partition) for partition in range(partitions)]
-    places = np.zeros(costs.size, dtype=np.int64)
+    chosen = np.zeros(costs.size, dtype=np.int64)
     for cell in np.argsort(-costs, kind="stable"):
         load, partition = heapq.heappop(loads)
-        places[cell] = partition
+        chosen[cell] = partition
         heapq.heappush(loads, (load + float(costs[cell]), partition))
-    return places
+    return chosen
 
 
-def cell_numbers(places: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[np.int32]:
-    """For each cell a distinct integer that Spark hashes to the cell's place.
+def cell_numbers(targets: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[np.int32]:
+    """For each cell a distinct integer that Spark hashes to the partition it is meant for.
+
+    The same targets always give the same numbers: streams store the state of a cell under its number.
+
+    Parameters
+    ----------
+    targets : ndarray of int64
+        The partition of each cell.
+    partitions : int
+        How many partitions there are.
+
+    Returns
+    -------
+    ndarray of int32
+        The number of each cell, the key of the shuffle.
 
     Examples
     --------
@@ -67,7 +93,7 @@ def cell_numbers(places: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[
     >>> spark_partition(numbers, 4).tolist()
     [0, 0, 1, 3]
     """
-    wanted = np.bincount(places, minlength=partitions)
+    wanted = np.bincount(targets, minlength=partitions)
     step = min(64 * partitions * max(1, int(wanted.max(initial=1))), _MOST_CANDIDATES)
     candidates = np.empty(0, dtype=np.int32)
     homes = np.empty(0, dtype=np.int64)
@@ -79,15 +105,20 @@ def cell_numbers(places: npt.NDArray[np.int64], partitions: int) -> npt.NDArray[
         begin += step
     by_home = candidates[np.argsort(homes, kind="stable")]
     starts = np.searchsorted(np.sort(homes), np.arange(partitions))
-    # The smallest candidates of a partition go to its cells, the last cell first: stored state is found by these.
-    order = np.argsort(places, kind="stable")
-    within = np.arange(places.size) - (np.cumsum(wanted) - wanted)[places[order]]
-    numbers = np.empty(places.size, dtype=np.int32)
-    numbers[order] = by_home[starts[places[order]] + wanted[places[order]] - 1 - within]
+    # The smallest candidates of a partition go to its cells, the last cell first.  Stored state depends on this order.
+    order = np.argsort(targets, kind="stable")
+    within = np.arange(targets.size) - (np.cumsum(wanted) - wanted)[targets[order]]
+    numbers = np.empty(targets.size, dtype=np.int32)
+    numbers[order] = by_home[starts[targets[order]] + wanted[targets[order]] - 1 - within]
     return numbers
 
 
 def placed(cells: int, partitions: int) -> tuple[int, ...]:
-    """Numbers for so many cells that Spark's hash deals out evenly over its partitions."""
-    places = balance(np.ones(cells), partitions)
-    return tuple(cell_numbers(places, partitions).tolist())
+    """Numbers for cells of equal cost: Spark's hash sends equally many cells to every partition, give or take one.
+
+    Examples
+    --------
+    >>> spark_partition(np.array(placed(4, 2), dtype=np.int32), 2).tolist()
+    [0, 1, 0, 1]
+    """
+    return tuple(cell_numbers(balance(np.ones(cells), partitions), partitions).tolist())

@@ -1,6 +1,6 @@
 """Flat columns as the structs that a user sees, one for each alias.
 
-Kernels know flat columns.  Spark could nest them, but it would write every row once more to do so; here nothing moves.
+Kernels know flat columns.  Spark could nest them, but would write every row once more to do so; here no value moves.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 @dataclass(frozen=True)
 class Nested:
-    """A struct: its name, its fields, each with the flat column or the struct that holds it.
+    """The shape of a struct: its name, and its fields, each with the flat column or the struct that holds it.
 
     Where the flat column `present` is false, the whole struct is NULL.
     """
@@ -26,9 +26,9 @@ class Nested:
 
 
 def nest(rows: pa.RecordBatch, shape: Sequence[Nested], never_null: Collection[str] | None = None) -> pa.RecordBatch:
-    """The structs of a shape, where some flat columns are known to have no NULL.
+    """Flat columns as the structs of a shape; the flat columns in `never_null` are known to have no NULL.
 
-    None says that anything may be NULL, structs too: the types then have to say so, or Spark refuses them.
+    None says that anything may be NULL, structs too: the types must then say so, or Spark refuses them.
 
     Examples
     --------
@@ -38,7 +38,7 @@ def nest(rows: pa.RecordBatch, shape: Sequence[Nested], never_null: Collection[s
     [{'R': {'id': 1}, 'S': {'id': 3}}, {'R': {'id': 2}, 'S': None}]
     """
     return pa.RecordBatch.from_arrays(
-        [_struct(rows, one, never_null) for one in shape], names=[one.name for one in shape]
+        [_struct(rows, struct, never_null) for struct in shape], names=[struct.name for struct in shape]
     )
 
 
@@ -56,6 +56,6 @@ def _struct(rows: pa.RecordBatch, shape: Nested, never_null: Collection[str] | N
         fields.append(pa.field(name, parts[-1].type, nullable=nullable(part, never_null)))
     mask = None
     if shape.present is not None:
-        there = rows.column(shape.present).to_numpy(zero_copy_only=False)
-        mask = None if there.all() else pa.array(np.logical_not(there))
+        present = rows.column(shape.present).to_numpy(zero_copy_only=False)
+        mask = None if present.all() else pa.array(np.logical_not(present))
     return pa.StructArray.from_arrays(parts, fields=fields, mask=mask)

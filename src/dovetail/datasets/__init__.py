@@ -1,6 +1,6 @@
-"""Small made-up tables for the demo, the examples and the docs: the same rows for the same seed, on every machine.
+"""Small generated tables for the demo, the examples and the docs: the same rows for the same seed, on every machine.
 
-The tables are Arrow tables, so they need no Spark; ``spark.createDataFrame(table)`` takes them as they are.
+The tables are Arrow tables, so they need no Spark; ``spark.createDataFrame(table)`` accepts them directly.
 """
 
 from dovetail.datasets.events import network_packets, news_items, seekers_and_projects

@@ -1,4 +1,4 @@
-"""Made-up events: packets in networks, news of agencies, people who look for projects."""
+"""Generated events: packets in networks, news items of agencies, people who look for projects."""
 
 from __future__ import annotations
 

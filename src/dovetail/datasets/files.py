@@ -1,4 +1,4 @@
-"""Made-up tables as folders of Parquet files, for job files and examples that read their data from disk."""
+"""Generated tables as folders of Parquet files, for job files and examples that read their data from disk."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from dovetail.errors import choice
 
 _FILES = 4
 _SEEN = 1_000_000_000
-"""The time that the first file bears; Spark reads files in the order of their times."""
+"""The modification time of the first file; Spark reads files in the order of these times."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Made-up tables: prices, bookings, sensors, sales, trades, clicks and cameras."""
+"""Generated tables: prices, bookings, sensors, sales, trades, clicks and cameras."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The joins as plain nested loops: their definition, and the oracle of every test.
 
 Nothing here is fast, and nothing here knows the algorithms.  Where an algorithm and this folder disagree, the
-algorithm is wrong.  Rows are dictionaries, NULL is None, and a condition answers True, False or None (unknown).
+algorithm is wrong.  Rows are dictionaries, NULL is None, and a condition returns True, False or None (unknown).
+:mod:`dovetail.reference.assemble` turns matches into results for all joins.
 """
 
 from dovetail.reference.asof import asof_join

@@ -1,4 +1,4 @@
-"""The approximate join, arrival by arrival: what each policy keeps, stated as plainly as it can be.
+"""The approximate join, arrival by arrival: what each policy keeps, in the plainest form.
 
 The complete join is :func:`dovetail.reference.theta_join`.  This module says which of its rows come out within a limit.
 Nothing here is incremental: whenever a row arrives, the whole memory is looked at again.
@@ -14,12 +14,13 @@ from itertools import product
 from typing import Any
 
 Draw = Callable[[int, int], float]
-Found = tuple[int, ...]
+Positions = tuple[int, ...]
+"""A result by the positions of its rows in their inputs."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """A row in memory: its input, its number among the rows of that input, its value, and its random draw."""
+    """A row in memory: its input, its position among the rows of that input, the row, and its random draw."""
 
     side: int
     number: int
@@ -38,25 +39,30 @@ def approx_join(
     stratum: Callable[[Any], int] = lambda row: 0,
     bucket: Callable[[Any], int] = lambda row: 0,
     allocation: str = "fixed",
-) -> list[tuple[Found, float]]:
-    """The results, in the order in which they come out: the numbers of their rows, and their weight.
+) -> list[tuple[Positions, float]]:
+    """The results, in the order in which they come out: the positions of their rows, and their weight.
 
     Parameters
     ----------
-    arrivals
-        (input, row), in the order of arrival.
-    sides
+    arrivals : iterable of (int, row)
+        The input and the row, in the order of arrival.
+    sides : int
         How many inputs there are.
-    matches
+    matches : callable
         Takes one row of each input.
-    policy, allocation
+    policy, allocation : str
         As in :func:`dovetail.approx_join`.
-    memory
+    memory : int
         Rows that may be held, all inputs together.
-    draw
-        The random number of a row, by input and number.
-    stratum, bucket
+    draw : callable
+        The random number of a row, by its input and its position in it.
+    stratum, bucket : callable
         Which stratum (RAJHash) and which queue (Prob, ProbHash, ARRPJ) a row belongs to.
+
+    Returns
+    -------
+    list of (tuple of int, float)
+        Positions of the rows in their inputs, and the weight.
 
     Examples
     --------
@@ -69,7 +75,7 @@ def approx_join(
     seen_of: list[Counter[int]] = [Counter() for _ in range(sides)]
     arrived: list[Counter[int]] = [Counter() for _ in range(sides)]
     results: Counter[int] = Counter()
-    found: list[tuple[Found, float]] = []
+    out: list[tuple[Positions, float]] = []
     for side, row in arrivals:
         new = Held(side, seen[side], row, draw(side, seen[side]))
         for rows in product(*[[new] if at == side else memories[at] for at in range(sides)]):
@@ -80,7 +86,7 @@ def approx_join(
                         h = stratum(row)
                         kept = sum(stratum(held.row) == h for held in memories[other])
                         weight *= seen_of[other][h] / kept
-                found.append((tuple(held.number for held in rows), weight))
+                out.append((tuple(held.number for held in rows), weight))
                 results[bucket(row)] += 1
         seen[side] += 1
         seen_of[side][stratum(row)] += 1
@@ -94,11 +100,11 @@ def approx_join(
         else:
             _by_priority(memories, new, memory, seen, arrived, bucket, allocation)
         assert sum(len(held) for held in memories) <= memory
-    return found
+    return out
 
 
 def parts(memory: int, seen: Sequence[int]) -> list[int]:
-    """Places of each input: equal ones, and what an input does not need goes to the others.
+    """How many rows each input may hold: equal shares, and what an input does not need goes to the others.
 
     Examples
     --------
@@ -111,17 +117,17 @@ def parts(memory: int, seen: Sequence[int]) -> list[int]:
     return [level] * len(seen)
 
 
-def _sampled(held: list[Held], places: int, stratum: Callable[[Any], int]) -> list[Held]:
-    """Of every stratum the row with the least draw, then those with the least draws, as many as there are places."""
-    ordered = sorted(held, key=lambda one: one.draw)
+def _sampled(held: list[Held], limit: int, stratum: Callable[[Any], int]) -> list[Held]:
+    """Of every stratum the row with the least draw, then those with the least draws, up to the limit."""
+    ordered = sorted(held, key=lambda row: row.draw)
     firsts: list[Held] = []
     others: list[Held] = []
     strata: set[int] = set()
-    for one in ordered:
-        h = stratum(one.row)
-        (others if h in strata else firsts).append(one)
+    for candidate in ordered:
+        h = stratum(candidate.row)
+        (others if h in strata else firsts).append(candidate)
         strata.add(h)
-    return [*firsts, *others][:places]
+    return [*firsts, *others][:limit]
 
 
 def _by_priority(
@@ -136,11 +142,11 @@ def _by_priority(
     """Keep the rows whose value the other input has brought most often."""
     side, other = new.side, 1 - new.side
 
-    def priority(one: Held) -> float:
-        return arrived[1 - one.side][bucket(one.row)] / max(seen[1 - one.side], 1)
+    def priority(held: Held) -> float:
+        return arrived[1 - held.side][bucket(held.row)] / max(seen[1 - held.side], 1)
 
     def worst(rows: list[Held]) -> Held:
-        return min(rows, key=lambda one: (priority(one), one.side != side, bucket(one.row), -one.number))
+        return min(rows, key=lambda held: (priority(held), held.side != side, bucket(held.row), -held.number))
 
     if allocation == "fixed":
         for at in (side, other):
@@ -152,7 +158,7 @@ def _by_priority(
     if not full:
         memories[side].append(new)
     elif seen[other] == 0:
-        largest = max(memories[side], key=lambda one: one.draw, default=new)
+        largest = max(memories[side], key=lambda held: held.draw, default=new)
         if new.draw < largest.draw:
             memories[side].remove(largest)
             memories[side].append(new)
@@ -169,13 +175,13 @@ def _by_rate(
     if sum(len(rows) for rows in memories) + 1 > memory:
         queues: dict[tuple[int, int], list[Held]] = {}
         for rows in memories:
-            for one in rows:
-                queues.setdefault((one.side, bucket(one.row)), []).append(one)
+            for held in rows:
+                queues.setdefault((held.side, bucket(held.row)), []).append(held)
         wanted = max(1, memory // 20)
         ordered = sorted(queues, key=lambda queue: (results[queue[1]] / len(queues[queue]), queue))
         for side, rows in ((queue[0], queues[queue]) for queue in ordered):
-            for one in sorted(rows, key=lambda one: -one.number)[:wanted]:
-                memories[side].remove(one)
+            for held in sorted(rows, key=lambda held: -held.number)[:wanted]:
+                memories[side].remove(held)
                 wanted -= 1
     memories[new.side].append(new)
 
@@ -209,5 +215,5 @@ def divergence(complete: Mapping[Any, float], sample: Mapping[Any, float]) -> fl
 
 
 def _normalised(counts: Mapping[Any, float]) -> dict[Any, float]:
-    whole = sum(counts.values())
-    return {value: count / whole for value, count in counts.items()} if whole else {}
+    total = sum(counts.values())
+    return {value: count / total for value, count in counts.items()} if total else {}

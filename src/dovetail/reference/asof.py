@@ -6,20 +6,22 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from dovetail.conditions.join_kind import How
+from dovetail.reference.assemble import Inputs, Joined, Row, assembled
 from dovetail.reference.values import at_most, equal, less
 
-Row = Mapping[str, Any]
-Joined = dict[str, Row | None]
+Numbered = tuple[int, Row]
+"""A row with its position in its input."""
 
 
 def asof_join(
-    inputs: Mapping[str, Sequence[Row]],
+    inputs: Inputs,
     *,
     time: str | Mapping[str, str],
     by: Sequence[str] | Mapping[str, Sequence[str]] = (),
     direction: str = "backward",
     within: Any = None,
-    how: str = "inner",
+    how: How = "inner",
     allow_exact_matches: bool = True,
     ties: Sequence[str] = (),
 ) -> list[Joined]:
@@ -27,12 +29,19 @@ def asof_join(
 
     Parameters
     ----------
-    inputs
+    inputs : mapping of str to sequence of rows
         The rows of two inputs by alias.
-    time, by
-        The column that is compared, and the columns that must be equal: names, or names for each alias.
+    time : str, or mapping of str to str
+        The column that is compared: one name, or one for each alias.
+    by : sequence of str, or mapping of str to sequence of str
+        The columns that must be equal: names, or names for each alias.
     direction, within, how, allow_exact_matches, ties
-        As in :func:`dovetail.asof_join`.  Numbers stand for times too.
+        As in :func:`dovetail.asof_join`.  Times may be plain numbers.
+
+    Returns
+    -------
+    list of dict
+        A row of the first input and its best row of the second, or None, by alias.
 
     Examples
     --------
@@ -44,39 +53,38 @@ def asof_join(
     left, right = inputs
     times = (time, time) if isinstance(time, str) else (time[left], time[right])
     keys = (by[left], by[right]) if isinstance(by, Mapping) else (by, by)
-    result: list[Joined] = []
-    for row in inputs[left]:
+    pairs: list[tuple[int, int]] = []
+    for number, row in enumerate(inputs[left]):
+        moment = row[times[0]]
         before, after = None, None
-        for other in inputs[right]:
+        for candidate in enumerate(inputs[right]):
+            other = candidate[1]
             if not all(equal(row[a], other[b]) for a, b in zip(*keys, strict=True)):
                 continue
-            a, b = row[times[0]], other[times[1]]
-            if equal(a, b) and not allow_exact_matches:
+            if equal(moment, other[times[1]]) and not allow_exact_matches:
                 continue
-            if at_most(b, a) and _replaces(before, other, times[1], ties, later=True):
-                before = other
-            if at_most(a, b) and _replaces(after, other, times[1], ties, later=False):
-                after = other
-        best = _chosen(row[times[0]], before, after, times[1], direction)
-        if best is not None and within is not None and not _within(row[times[0]], best[times[1]], within):
-            best = None
-        if best is not None or how == "left":
-            result.append({left: row, right: best})
-    return result
+            if at_most(other[times[1]], moment) and _replaces(before, other, times[1], ties, later=True):
+                before = candidate
+            if at_most(moment, other[times[1]]) and _replaces(after, other, times[1], ties, later=False):
+                after = candidate
+        best = _chosen(moment, before, after, times[1], direction)
+        if best is not None and (within is None or _within(moment, best[1][times[1]], within)):
+            pairs.append((number, best[0]))
+    return assembled(inputs, pairs, how)
 
 
-def _chosen(moment: Any, before: Row | None, after: Row | None, time: str, direction: str) -> Row | None:
+def _chosen(moment: Any, before: Numbered | None, after: Numbered | None, time: str, direction: str) -> Numbered | None:
     """The row that the direction asks for; of two equally near ones, the earlier."""
     if direction == "backward" or after is None:
         return before if direction != "forward" else None
     if direction == "forward" or before is None:
         return after
-    nearer = less(_distance(moment, after[time]), _distance(moment, before[time]))
+    nearer = less(_distance(moment, after[1][time]), _distance(moment, before[1][time]))
     return after if nearer else before
 
 
 def _distance(a: Any, b: Any) -> Any:
-    """How far apart two times are: nothing where they are equal, which NaN and infinity are to themselves."""
+    """How far apart two times are: 0 where they are equal, and NaN and infinity equal themselves."""
     if equal(a, b):
         return 0
     if any(isinstance(value, float) and math.isnan(value) for value in (a, b)):
@@ -88,14 +96,15 @@ def _within(a: Any, b: Any, within: Any) -> bool:
     return bool(equal(a, b) or at_most(_distance(a, b), within))
 
 
-def _replaces(best: Row | None, other: Row, time: str, ties: Sequence[str], *, later: bool) -> bool:
+def _replaces(best: Numbered | None, other: Row, time: str, ties: Sequence[str], *, later: bool) -> bool:
     """Whether a row is better than the best so far: nearer in time, or at the same time the last in order."""
     if best is None:
         return True
-    if not equal(best[time], other[time]):
-        return less(best[time], other[time]) is later
+    row = best[1]
+    if not equal(row[time], other[time]):
+        return less(row[time], other[time]) is later
     for name in (*ties, *other):
-        a, b = best[name], other[name]
+        a, b = row[name], other[name]
         if a is None or b is None:
             if (a is None) != (b is None):
                 return a is None

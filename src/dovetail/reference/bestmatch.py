@@ -2,7 +2,7 @@
 
 The paper builds one order from the orders of the criteria: a pair dominates another if it is *at least as good* on
 every one and the two differ.  What "differ" compares decides what that means.  Its formula compares the join
-attributes of the tuples, so two pairs that are equally good on every criterion, at different places, dominate each
+attributes of the tuples, so two pairs of different rows that are equally good on every criterion dominate each
 other and both vanish; its SQL asks that all attributes differ, which keeps pairs that another one beats.  Here a pair
 dominates another if it is at least as good on every criterion and **better on one**: a strict partial order, under
 which equally good pairs all stay.
@@ -10,13 +10,16 @@ which equally good pairs all stay.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
+from dovetail.conditions.join_kind import How, JoinKind
+from dovetail.reference.assemble import Inputs, Joined, Row, assembled, unmatched
 from dovetail.reference.values import at_most, equal, less
 
-Row = Mapping[str, Any]
 Pair = tuple[Row, Row]
+Positions = tuple[int, int]
+"""A pair by the positions of its rows in their inputs."""
 Verdict = Literal["better", "worse", "equal", "incomparable"]
 Compare = Callable[[Pair, Pair], Verdict]
 Allowed = Callable[[Row, Row], bool]
@@ -41,8 +44,8 @@ def smallest(value: Callable[[Row, Row], Any], within: Any = None) -> Criterion:
     """The smaller value is better, in Spark's order: NaN is the largest; a pair without a value is no candidate."""
 
     def allowed(r: Row, s: Row) -> bool:
-        found = value(r, s)
-        return found is not None and (within is None or at_most(found, within) is True)
+        cost = value(r, s)
+        return cost is not None and (within is None or at_most(cost, within) is True)
 
     def compare(p: Pair, q: Pair) -> Verdict:
         a, b = value(*p), value(*q)
@@ -87,7 +90,7 @@ def larger_overlap(column: str, other: str | None = None) -> Criterion:
 
 
 def preferred(compare: Compare) -> Criterion:
-    """Any order of a user's own."""
+    """Any order that a user defines."""
     return (lambda r, s: True), compare
 
 
@@ -102,7 +105,7 @@ def dominates(p: Pair, q: Pair, criteria: Sequence[Criterion]) -> bool:
     --------
     >>> on = [nearest("x"), nearest("y")]
     >>> p, q = ({"x": 0, "y": 0}, {"x": 1, "y": 5}), ({"x": 4, "y": 4}, {"x": 5, "y": 9})
-    >>> dominates(p, q, on), dominates(q, p, on)  # equally good, elsewhere: by the paper's formula both are True
+    >>> dominates(p, q, on), dominates(q, p, on)  # by the paper's formula, both would be True
     (False, False)
     """
     verdicts = [compare(p, q) for _, compare in criteria]
@@ -110,27 +113,32 @@ def dominates(p: Pair, q: Pair, criteria: Sequence[Criterion]) -> bool:
 
 
 def bestmatch_join(
-    inputs: Mapping[str, Sequence[Row]],
+    inputs: Inputs,
     criteria: Sequence[Criterion],
-    how: str = "inner",
+    how: How = "inner",
     by: Sequence[str] = (),
     *,
     keep_unmatched: bool = False,
-) -> list[dict[str, Row | None]]:
+) -> list[Joined]:
     """The pairs that no other pair beats: of all (inner), or among those of the same row (left, right, full).
 
     Parameters
     ----------
-    inputs
+    inputs : mapping of str to sequence of rows
         Rows of two inputs, by alias.
-    criteria
+    criteria : sequence of Criterion
         What makes a pair better; see the functions of this module.
-    how
+    how : str
         As in :func:`dovetail.bestmatch_join`.
-    by
-        Columns on which the rows of a pair agree; pairs with different keys do not compete.
-    keep_unmatched
-        Whether a row without any candidate comes out beside None (left, right, full).
+    by : sequence of str
+        Columns in which the rows of a pair are equal; pairs with different keys do not compete.
+    keep_unmatched : bool
+        Whether a row without any candidate comes out paired with None (left, right, full).
+
+    Returns
+    -------
+    list of dict
+        One row, or None, for each alias.
 
     Examples
     --------
@@ -139,6 +147,7 @@ def bestmatch_join(
     [(1, 2), (1, 0), (8, 5)]
     """
     left, right = inputs
+    kind = JoinKind.of(how)
     candidates = [
         (i, j)
         for i, r in enumerate(inputs[left])
@@ -146,26 +155,22 @@ def bestmatch_join(
         if all(equal(r[key], s[key]) for key in by) and all(allowed(r, s) for allowed, _ in criteria)
     ]
 
-    def pair(at: tuple[int, int]) -> Pair:
-        return inputs[left][at[0]], inputs[right][at[1]]
+    def pair(positions: Positions) -> Pair:
+        return inputs[left][positions[0]], inputs[right][positions[1]]
 
-    def beaten(at: tuple[int, int], rivals: Callable[[tuple[int, int]], bool]) -> bool:
-        return any(dominates(pair(other), pair(at), criteria) for other in candidates if rivals(other))
+    def same_key(p: Positions, q: Positions) -> bool:
+        return all(equal(pair(p)[0][key], pair(q)[0][key]) is True for key in by)
 
-    def is_best(at: tuple[int, int]) -> bool:
-        i, j = at
-        if how == "inner":
-            return not beaten(at, lambda o: all(equal(pair(o)[0][key], pair(at)[0][key]) is True for key in by))
-        of_left = how in ("left", "full") and not beaten(at, lambda o: o[0] == i)
-        return of_left or (how in ("right", "full") and not beaten(at, lambda o: o[1] == j))
+    def beaten(positions: Positions, competes: Callable[[Positions], bool]) -> bool:
+        return any(dominates(pair(other), pair(positions), criteria) for other in candidates if competes(other))
 
-    found: list[dict[str, Row | None]] = [
-        dict(zip((left, right), pair(at), strict=True)) for at in candidates if is_best(at)
-    ]
-    if keep_unmatched and how in ("left", "full"):
-        met = {i for i, _ in candidates}
-        found += [{left: row, right: None} for i, row in enumerate(inputs[left]) if i not in met]
-    if keep_unmatched and how in ("right", "full"):
-        met = {j for _, j in candidates}
-        found += [{left: None, right: row} for j, row in enumerate(inputs[right]) if j not in met]
-    return found
+    def best_of_row(positions: Positions, side: int) -> bool:
+        return not beaten(positions, lambda other: other[side] == positions[side])
+
+    def is_best(positions: Positions) -> bool:
+        if not kind.outer:
+            return not beaten(positions, lambda other: same_key(other, positions))
+        return any(best_of_row(positions, side) for side in (0, 1) if kind.preserved[side])
+
+    result = assembled(inputs, [positions for positions in candidates if is_best(positions)], "inner")
+    return result + unmatched(inputs, candidates, how) if keep_unmatched else result

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
+from dovetail.columns.layout import POINT_PAYLOAD
 from dovetail.columns.structs import Nested, nullable
 from dovetail.conditions.names import quoted
 from dovetail.errors import ArgumentError, UnsupportedTypeError, listing, unknown_column
@@ -38,11 +39,11 @@ class Side:
         """All fields of all aliases, in order."""
         return [(alias, field) for alias, struct in self.fields.items() for field in struct.fields]
 
-    def payload_columns(self, prefix: str = "c") -> list[Column]:
+    def payload_columns(self, prefix: str = POINT_PAYLOAD) -> list[Column]:
         """The payload as flat columns c0, c1 ..."""
         return [
-            F.expr(f"{quoted(alias)}.{quoted(field.name)} AS {prefix}{at}")
-            for at, (alias, field) in enumerate(self.payload)
+            F.expr(f"{quoted(alias)}.{quoted(field.name)} AS {prefix}{number}")
+            for number, (alias, field) in enumerate(self.payload)
         ]
 
     def arrow_types(self) -> tuple[pa.DataType, ...]:
@@ -50,7 +51,7 @@ class Side:
         return tuple(to_arrow_type(field.dataType, timezone="UTC") for _, field in self.payload)
 
     def width(self) -> int:
-        """About how many bytes a row takes; texts and nested values are guessed, since only rows could tell."""
+        """About how many bytes a row takes; strings and nested values are guessed, since only rows could tell."""
         kinds = self.arrow_types()
         return sum(kind.bit_width // 8 if pa.types.is_primitive(kind) else 64 for kind in kinds)
 
@@ -63,8 +64,8 @@ class Side:
             for field in struct.fields:
                 parts.append(F.col(f"{prefix}{at}").alias(field.name))
                 at += 1
-            whole = F.struct(*parts)
-            columns.append((whole if present is None else F.when(present, whole)).alias(alias))
+            row = F.struct(*parts)
+            columns.append((row if present is None else F.when(present, row)).alias(alias))
         return columns
 
     def shape(self, prefix: str, *, present: str | None = None) -> list[Nested]:
@@ -97,8 +98,8 @@ def filtered_sides(frames: Mapping[str, DataFrame], filters: Sequence[tuple[str,
 def nested_fields(flat: Sequence[T.StructField], shape: Sequence[Nested], *, whole: bool) -> list[T.StructField]:
     """The structs of a shape as Spark's fields, with the types of the flat columns.
 
-    Rows that are `whole` have no NULL where the flat fields say so, nor a struct that is NULL for no reason of its own.
-    What cannot be NULL Spark does not look at, row by row.
+    `whole` says that no row of NULLs travels among the others, as the row of the counters does.  Then columns that the
+    flat fields declare never NULL stay so, and so do structs that are always present, and Spark does not check them.
     """
     kinds = {field.name: field.dataType for field in flat}
     certain = never_null(flat) if whole else None
@@ -111,7 +112,7 @@ def nested_fields(flat: Sequence[T.StructField], shape: Sequence[Nested], *, who
     def field(name: str, part: str | Nested) -> T.StructField:
         return T.StructField(name, kind(part), nullable(part, certain))
 
-    return [field(one.name, one) for one in shape]
+    return [field(struct.name, struct) for struct in shape]
 
 
 def never_null(flat: Sequence[T.StructField]) -> frozenset[str]:
@@ -161,13 +162,16 @@ def _check_columns(alias: str, frame: DataFrame) -> None:
         if field.name.casefold() in seen:
             raise ArgumentError(
                 f"the input {alias!r} has two columns named {field.name!r}",
-                accepted="columns with names of their own, in any case of letters",
+                accepted="columns whose names differ in more than case",
                 hint="rename one with withColumnRenamed before the join",
             )
         seen[field.name.casefold()] = field.name
         try:
             to_arrow_type(field.dataType, timezone="UTC")
-        except (PySparkException, ValueError) as error:  # the latter from Arrow, of arrays and maps without a type
+        except (
+            PySparkException,
+            ValueError,
+        ) as error:  # the latter from Arrow, for arrays and maps without an element type
             raise UnsupportedTypeError(
                 f"the column {alias}.{field.name} has the type {field.dataType.simpleString()}, "
                 "which cannot leave the JVM as Arrow",
@@ -177,12 +181,12 @@ def _check_columns(alias: str, frame: DataFrame) -> None:
 
 
 def conjunction(conditions: Sequence[str]) -> Column:
-    """All of some conditions; NULL as the only one has a type of its own, which a filter does not take."""
+    """All conditions in one; the cast is for NULL as the only one, whose type a filter does not take."""
     return F.expr(" AND ".join(f"({sql})" for sql in conditions)).cast("boolean")
 
 
 def identity(frames: Mapping[str, DataFrame], join: Mapping[str, str]) -> dict[str, str]:
-    """What a stream may not change between two runs on one checkpoint: the join, and the columns it stores."""
+    """What must stay the same between two runs of a stream on one checkpoint: the join, and the columns it stores."""
     columns = {
         f"columns of {alias}": ", ".join(f"{f.name} {f.dataType.simpleString()}" for f in frame.schema.fields)
         for alias, frame in frames.items()

@@ -1,7 +1,7 @@
-"""Counters of a batch join on their way to the driver, beside the rows and not among them.
+"""Counters of a batch join on their way to the driver, apart from the rows.
 
 A counter that travels on a row of its own makes Spark look at every row to find it, copy the others, and drop it: half
-of the time that results take from Python to Spark.  An accumulator costs nothing a row.  Spark Connect has none, so
+of the time that results take from Python to Spark.  An accumulator costs nothing per row.  Spark Connect has none, so
 there counters stay on rows (:mod:`dovetail.spark.metrics`).
 """
 
@@ -34,7 +34,7 @@ class Ledger:
         _open[self.name] = self
 
     def take(self, action: str, cell: tuple[int, int], counts: list[int]) -> None:
-        """Note the counters of a cell; a task that ran again replaces what it had noted."""
+        """Record the counters of a cell; a task that runs again replaces what it recorded before."""
         if action != self._action:
             self._action, self._cells = action, {}
         self._cells[cell] = counts
@@ -45,10 +45,10 @@ class Ledger:
 
 
 _open: WeakValueDictionary[str, Ledger] = WeakValueDictionary()
-"""Ledgers of frames that somebody still holds.  Counters of other frames are dropped as they come in."""
+"""Ledgers of frames that are still in use.  Counters of other frames are dropped as they come in."""
 
 
-class _Post(AccumulatorParam[list[Entry]]):
+class _Delivery(AccumulatorParam[list[Entry]]):
     """Workers collect entries; the driver hands them to their ledgers and keeps none."""
 
     def zero(self, value: list[Entry]) -> list[Entry]:
@@ -56,8 +56,8 @@ class _Post(AccumulatorParam[list[Entry]]):
         return []
 
     def addInPlace(self, value: list[Entry], more: list[Entry]) -> list[Entry]:  # noqa: N802
-        """Called by Spark wherever entries meet."""
-        if _posts:
+        """Called by Spark wherever it merges entries."""
+        if _accumulators:
             for name, action, cell, counts in more:
                 ledger = _open.get(name)
                 if ledger is not None:
@@ -67,16 +67,16 @@ class _Post(AccumulatorParam[list[Entry]]):
         return value
 
 
-_posts: dict[str, Accumulator[list[Entry]]] = {}
-"""One accumulator for each application, because Spark never lets go of one.  Workers have none."""
+_accumulators: dict[str, Accumulator[list[Entry]]] = {}
+"""One accumulator for each application, because Spark never frees one.  Workers have none."""
 
 
 def tapped(stage: Stage, ledger: Ledger, context: SparkContext) -> Stage:
-    """A stage whose counters (the row with ``m``) go to a ledger, and whose rows leave without that column."""
+    """A stage whose counters (the row with ``m``) go to a ledger, and whose rows come out without that column."""
     application = str(context.applicationId)
-    if application not in _posts:
-        _posts[application] = context.accumulator([], _Post())
-    post, name, serial = _posts[application], ledger.name, [0]
+    if application not in _accumulators:
+        _accumulators[application] = context.accumulator([], _Delivery())
+    accumulator, name, serial = _accumulators[application], ledger.name, [0]
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in stage(batches):
@@ -84,8 +84,8 @@ def tapped(stage: Stage, ledger: Ledger, context: SparkContext) -> Stage:
             if rows.num_rows == 1 and counts[0].is_valid:
                 task: Any = TaskContext.get()
                 action = task.getLocalProperty("spark.sql.execution.id") or ""
-                # The function is sent anew to every task, so each counts its cells from 0.
-                post.add([(name, action, (task.partitionId(), serial[0]), counts[0].as_py())])
+                # Every task gets a new copy of this function, so each counts its cells from 0.
+                accumulator.add([(name, action, (task.partitionId(), serial[0]), counts[0].as_py())])
                 serial[0] += 1
             elif rows.num_rows:
                 yield rows.select(range(rows.num_columns - 1))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,50 +24,44 @@ from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from dovetail.checkpoints import Mark
-from dovetail.columns.segments import binary_column, blocks, pack, typed, unpack
+from dovetail.columns.layout import ARRIVAL, COUNTERS, SEGMENT, SIDE, STREAM_CELL, STREAM_COLUMNS
+from dovetail.columns.segments import binary_column, blocks, cast_columns, nulls, pack, unpack
 from dovetail.columns.structs import Nested, nest
 from dovetail.errors import SetupError
-from dovetail.family import StreamKernel
+from dovetail.family import Router, StreamKernel
 from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Recorder
 from dovetail.spark.routing import arrow_function
 from dovetail.spark.runtime.worker import settle
 
-PACKED = T.StructType(
+PACKED_ROWS = T.StructType(
     [
-        T.StructField("cell", T.IntegerType()),
-        T.StructField("side", T.IntegerType()),
-        T.StructField("place", T.LongType()),
-        T.StructField("segment", T.BinaryType()),
+        T.StructField(STREAM_CELL, T.IntegerType()),
+        T.StructField(SIDE, T.IntegerType()),
+        T.StructField(ARRIVAL, T.LongType()),
+        T.StructField(SEGMENT, T.BinaryType()),
     ]
 )
-RESULT = T.StructType([T.StructField("segment", T.BinaryType()), T.StructField("m", T.ArrayType(T.LongType()))])
+"""What reaches the cells: segments of rows."""
+PACKED_RESULTS = T.StructType(
+    [T.StructField(SEGMENT, T.BinaryType()), T.StructField(COUNTERS, T.ArrayType(T.LongType()))]
+)
+"""What leaves them: segments of results, and on a row of their own the counters of the call."""
 
-_MARK = "format"
-"""The name under which a cell stores its mark."""
-_STATE = ("segments", "name string", "segment binary")
+_HEADER = "format"
+"""The name under which a cell stores the header that :mod:`dovetail.checkpoints` checks."""
+_MAP_STATE = ("segments", "name string", "segment binary")
 """The map in which a cell keeps its segments: its name, its keys and its values."""
-
-
-class Router(Protocol):
-    """Divides the rows of one input among cells, and tells all cells how far the input has come."""
-
-    def parts(self, block: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
-        """The rows of each cell, by its number."""
-
-    def top(self, block: pa.RecordBatch) -> int | None:
-        """The largest time of some rows."""
-
-    def ticks(self, top: int) -> list[tuple[int, pa.RecordBatch]]:
-        """A segment without rows for every cell that says how far the input has come."""
+_PARTITION_BITS = 33
+"""Arrival positions count the rows of a partition in their low bits, as Spark's own row ids do."""
 
 
 @dataclass(frozen=True)
 class PackRows:
-    """Rows in; segments out, with the cell they belong to and their place in the order of arrival.
+    """Rows in; segments out, with the cell they belong to and their position in the order of arrival.
 
-    Within a micro-batch rows arrive in the order of their partitions.  `cells` numbers the cell of each row, or a
+    Within a micro-batch rows arrive in the order of their partitions.  `cells` gives the cell of each row, or a
     `router` divides them; without either there is one cell.
     """
 
@@ -80,15 +74,15 @@ class PackRows:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
         context = TaskContext.get()
-        place = (context.partitionId() if context is not None else 0) << 33
+        arrival = (context.partitionId() if context is not None else 0) << _PARTITION_BITS
         top: int | None = None
         for block in blocks(batches):
-            yield self._packed(self._parts(block), place)
-            place += block.num_rows
+            yield self._packed(self._parts(block), arrival)
+            arrival += block.num_rows
             if self.ticks and self.router is not None:
                 top = max((t for t in (top, self.router.top(block)) if t is not None), default=None)
         if top is not None and self.router is not None:
-            yield self._packed(self.router.ticks(top), place)
+            yield self._packed(self.router.ticks(top), arrival)
 
     def _parts(self, block: pa.RecordBatch) -> list[tuple[int, pa.RecordBatch]]:
         if self.router is not None:
@@ -98,19 +92,19 @@ class PackRows:
         cells = self.cells(block)
         return [(int(cell), block.take(np.flatnonzero(cells == cell))) for cell in np.unique(cells)]
 
-    def _packed(self, parts: list[tuple[int, pa.RecordBatch]], place: int) -> pa.RecordBatch:
+    def _packed(self, parts: list[tuple[int, pa.RecordBatch]], arrival: int) -> pa.RecordBatch:
         return pa.RecordBatch.from_arrays(
             [
                 pa.array([cell for cell, _ in parts], pa.int32()),
                 pa.array([self.side] * len(parts), pa.int32()),
-                pa.array([place] * len(parts), pa.int64()),
+                pa.array([arrival] * len(parts), pa.int64()),
                 binary_column([pack(rows) for _, rows in parts]),
             ],
-            names=PACKED.names,
+            names=list(STREAM_COLUMNS),
         )
 
 
-class Cell(StatefulProcessor):
+class CellProcessor(StatefulProcessor):
     """Spark's side of a kernel: state in, rows in, results out, state back.
 
     Spark calls it once for each cell with new rows, and once when the watermark passes the cell's timer.
@@ -123,7 +117,7 @@ class Cell(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before the first cell of a task."""
-        self.open(handle, handle.getMapState(*_STATE))
+        self.open(handle, handle.getMapState(*_MAP_STATE))
 
     def open(self, handle: StatefulProcessorHandle, segments: Any) -> None:
         """Begin a task with the state that Spark keeps for it."""
@@ -133,9 +127,9 @@ class Cell(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802
         """Called by Spark with the new segments of a cell."""
-        arrived = sorted(rows, key=lambda row: (row.place, row.side))
+        arrived = sorted(rows, key=lambda row: (row[ARRIVAL], row[SIDE]))
         self._called.add(key)
-        yield from self._run([(row.side, unpack(bytes(row.segment))) for row in arrived], timerValues)
+        yield from self._run([(row[SIDE], unpack(bytes(row[SEGMENT]))) for row in arrived], timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802
         """Called by Spark when the watermark has passed the timer of a cell, after all new rows."""
@@ -146,50 +140,50 @@ class Cell(StatefulProcessor):
 
     def close(self) -> None:
         """Called by Spark after the last cell of a task."""
-        settle("Cell")
+        settle(type(self).__name__)
 
     def _run(self, segments: list[tuple[int, pa.RecordBatch]], timer_values: Any) -> Iterator[Row]:
         kernel = self._make()
         watermark = timer_values.getCurrentWatermarkInMs() if timer_values is not None else -1
-        stored = Stored(self._segments, self._mark)
+        stored = StoredSegments(self._segments, self._mark)
         kernel.restore(stored, watermark * 1000 if watermark is not None and watermark > 0 else None)
         for side, rows in segments:
             kernel.push(side, rows)
         for batch in kernel.results():
-            yield Row(segment=pack(batch).to_pybytes(), m=None)
-        self._save(kernel, marked=stored.marked)
+            yield Row(**{SEGMENT: pack(batch).to_pybytes(), COUNTERS: None})
+        self._save(kernel, has_header=stored.has_header)
         counts = [kernel.counters[name] for name in self._metrics]
-        yield Row(segment=None, m=counts)
+        yield Row(**{SEGMENT: None, COUNTERS: counts})
 
-    def _save(self, kernel: StreamKernel, *, marked: bool) -> None:
+    def _save(self, kernel: StreamKernel, *, has_header: bool) -> None:
         changes = kernel.changes()
         for name in changes.dropped:
             self._segments.removeKey((name,))
         for name, rows in changes.stored.items():
             self._segments.updateValue((name,), (pack(rows).to_pybytes(),))
-        if changes.stored and not marked:
-            self._segments.updateValue((_MARK,), (self._mark.stored(),))
+        if changes.stored and not has_header:
+            self._segments.updateValue((_HEADER,), (self._mark.stored(),))
         wake = kernel.wake_at()
         if wake is not None:
-            # Timers are in milliseconds and fire once the watermark reaches them.  The watermark begins at 0, which
-            # says nothing, so a timer before 1970 would fire at once, to no avail, and be gone.
+            # Timers are in milliseconds and fire once the watermark reaches them.  A watermark of 0 only says that
+            # there is none yet: a timer before 1970 would fire at once, do nothing, and be gone.
             self._handle.registerTimer(max(1, -(-wake // 1000)))
 
 
-def sealed(cell: Cell) -> StatefulProcessor:
-    """A processor that opens `cell` where rows arrive.
+def opened_on_workers(cell: CellProcessor) -> StatefulProcessor:
+    """A processor that carries `cell` as bytes and opens it where rows arrive.
 
-    Spark opens a processor on the driver too, to hear of its state, in a Python process that knows nothing of packages
-    shipped with ``--py-files`` or ``addArtifacts``.  A class defined within a function travels by value, so this one
-    needs none; and the kernel and the compiler behind it are loaded by workers alone.
+    Spark also opens a processor on the driver, to learn about its state, in a Python process without the packages that
+    were shipped with ``--py-files`` or ``addArtifacts``.  A class defined within a function travels by value, so this
+    one needs no package; and only workers load the kernel and the compiler behind it.
     """
 
-    class Sealed(StatefulProcessor):
+    class OpenedOnWorkers(StatefulProcessor):
         def __init__(self, content: bytes) -> None:
             self._content = content
 
         def init(self, handle: StatefulProcessorHandle) -> None:
-            self._handle, self._segments = handle, handle.getMapState(*_STATE)
+            self._handle, self._segments = handle, handle.getMapState(*_MAP_STATE)
             self._cell: Any = None
 
         def _opened(self) -> Any:
@@ -208,27 +202,27 @@ def sealed(cell: Cell) -> StatefulProcessor:
             if self._cell is not None:
                 self._cell.close()
 
-    return Sealed(cloudpickle.dumps(cell))  # type: ignore[no-untyped-call]
+    return OpenedOnWorkers(cloudpickle.dumps(cell))  # type: ignore[no-untyped-call]
 
 
-class Stored(Mapping[str, pa.RecordBatch]):
-    """What is stored of a cell, read when it is asked for: a kernel may know most of it already."""
+class StoredSegments(Mapping[str, pa.RecordBatch]):
+    """The stored segments of a cell by name, each read when a kernel asks for it: it may know most of them already."""
 
     def __init__(self, segments: Any, mark: Mark) -> None:
         self._segments = segments
         self._names: list[str] | None = None
         # Before anything is opened: another format may not be Arrow at all.
-        self.marked = bool(segments.containsKey((_MARK,)))
-        if self.marked:
-            mark.check(bytes(segments.getValue((_MARK,))[0]))
+        self.has_header = bool(segments.containsKey((_HEADER,)))
+        if self.has_header:
+            mark.check(bytes(segments.getValue((_HEADER,))[0]))
         elif segments.exists():
             mark.check(None)
         else:
             self._names = []
 
-    def _listed(self) -> list[str]:
+    def _stored_names(self) -> list[str]:
         if self._names is None:
-            self._names = [key[0] for key in self._segments.keys() if key[0] != _MARK]  # noqa: SIM118
+            self._names = [key[0] for key in self._segments.keys() if key[0] != _HEADER]  # noqa: SIM118
         return self._names
 
     def __contains__(self, name: object) -> bool:
@@ -242,10 +236,10 @@ class Stored(Mapping[str, pa.RecordBatch]):
         return unpack(bytes(self._segments.getValue((name,))[0]))
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._listed())
+        return iter(self._stored_names())
 
     def __len__(self) -> int:
-        return len(self._listed())
+        return len(self._stored_names())
 
 
 @dataclass(frozen=True)
@@ -263,7 +257,7 @@ class UnpackRows:
             for segment in batch.column(0):
                 if segment.is_valid:
                     rows = unpack(segment.as_buffer())
-                    rows = pa.RecordBatch.from_arrays(typed(rows.columns, self.types), names=rows.schema.names)
+                    rows = pa.RecordBatch.from_arrays(cast_columns(rows.columns, self.types), names=rows.schema.names)
                     yield rows if self.shape is None else nest(rows, self.shape, self.certain)
 
 
@@ -278,12 +272,12 @@ def run_kernel(
     partitions: int | None = None,
     shape: Sequence[Nested] | None = None,
 ) -> DataFrame:
-    """The rows that a kernel gives of packed inputs, streaming or static, its counters recorded on the way.
+    """The rows that a kernel makes of packed inputs, streaming or static; a recorder takes its counters.
 
     Parameters
     ----------
     packed
-        Frames of the schema `PACKED`, one for each input.
+        Frames of the schema `PACKED_ROWS`, one for each input.
     make
         Makes the kernel of a cell.
     recorder
@@ -291,35 +285,37 @@ def run_kernel(
     fields
         The columns of the kernel's results.
     join
-        What has to stay the same between two runs on one checkpoint, in words.
+        What must stay the same between two runs on one checkpoint, in words.
     event_time
         Whether the kernel of a stream uses Spark's watermark and timers.
     partitions
         Shuffle partitions of a static join, the session's by default.
     shape
-        The structs that those columns are to come out as.
+        The structs that those columns come out as.
     """
-    together = packed[0]
+    all_rows = packed[0]
     for other in packed[1:]:
-        together = together.unionByName(other)
+        all_rows = all_rows.unionByName(other)
     types = tuple(to_arrow_type(field.dataType, timezone="UTC") for field in fields)
     if not recorder.streaming:
         if partitions is not None:
-            together = together.repartition(partitions, "cell")
-        schema = T.StructType([*fields, T.StructField("m", T.ArrayType(T.LongType()))])
-        whole = _whole_cells(make, recorder.names, types, schema.names)
-        return recorder.run(together, whole, schema, by="cell", shape=shape)
-    _check_store(together)
-    cell, mode = sealed(Cell(make, recorder.names, Mark.of(join))), "EventTime" if event_time else "None"
-    found = recorder.counted(together.groupBy("cell").transformWithState(cell, RESULT, "append", mode))
-    leaving = list(fields) if shape is None else nested_fields(fields, shape, whole=True)
-    return found.mapInArrow(arrow_function(UnpackRows(types, shape, never_null(fields))), T.StructType(leaving))
+            all_rows = all_rows.repartition(partitions, STREAM_CELL)
+        schema = T.StructType([*fields, T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
+        stage = _static_cell(make, recorder.names, types, schema.names)
+        return recorder.run(all_rows, stage, schema, by=STREAM_CELL, shape=shape)
+    _check_store(all_rows)
+    processor = opened_on_workers(CellProcessor(make, recorder.names, Mark.of(join)))
+    time_mode = "EventTime" if event_time else "None"
+    results = all_rows.groupBy(STREAM_CELL).transformWithState(processor, PACKED_RESULTS, "append", time_mode)
+    output_fields = list(fields) if shape is None else nested_fields(fields, shape, whole=True)
+    unpacking = arrow_function(UnpackRows(types, shape, never_null(fields)))
+    return recorder.counted(results).mapInArrow(unpacking, T.StructType(output_fields))
 
 
-def _whole_cells(
+def _static_cell(
     make: Callable[[], StreamKernel], metrics: tuple[str, ...], types: tuple[pa.DataType, ...], names: list[str]
 ) -> Stage:
-    """The same kernel on static inputs, the stream whose input came at once: its rows, then its counters.
+    """The same kernel on static inputs, as a stream whose rows all arrive at once: its rows, then its counters.
 
     Rows leave as rows, not packed: nothing has to carry or store them.
     """
@@ -329,17 +325,17 @@ def _whole_cells(
         kernel.restore({}, None)
         arrived: list[tuple[int, int, Any]] = []
         for batch in batches:
-            places, sides = batch.column("place").to_numpy(), batch.column("side").to_numpy()
-            arrived.extend(zip(places.tolist(), sides.tolist(), batch.column("segment"), strict=True))
-        for _, side, segment in sorted(arrived, key=lambda one: one[:2]):
+            arrivals, sides = batch.column(ARRIVAL).to_numpy(), batch.column(SIDE).to_numpy()
+            arrived.extend(zip(arrivals.tolist(), sides.tolist(), batch.column(SEGMENT), strict=True))
+        for _, side, segment in sorted(arrived, key=lambda arrival: arrival[:2]):
             kernel.push(side, unpack(segment.as_buffer()))
         kernel.end()
         for rows in kernel.results():
-            nothing = pa.nulls(rows.num_rows, pa.list_(pa.int64()))
-            yield pa.RecordBatch.from_arrays([*typed(rows.columns, types), nothing], names=names)
-        counts = pa.array([[kernel.counters[name] for name in metrics]], pa.list_(pa.int64()))
-        none = [pa.nulls(1, kind) for kind in types]  # type: ignore[call-overload]
-        yield pa.RecordBatch.from_arrays([*none, counts], names=names)
+            no_counters = pa.nulls(rows.num_rows, pa.list_(pa.int64()))
+            yield pa.RecordBatch.from_arrays([*cast_columns(rows.columns, types), no_counters], names=names)
+        counters = pa.array([[kernel.counters[name] for name in metrics]], pa.list_(pa.int64()))
+        no_values = [nulls(1, kind) for kind in types]
+        yield pa.RecordBatch.from_arrays([*no_values, counters], names=names)
 
     return run
 
@@ -347,10 +343,10 @@ def _whole_cells(
 def _check_store(frame: DataFrame) -> None:
     """Refuse the state store that Spark would refuse once the query runs, deep in a stack trace."""
     setting = "spark.sql.streaming.stateStore.providerClass"
-    found = frame.sparkSession.conf.get(setting) or ""
-    if found.endswith(".HDFSBackedStateStoreProvider"):
+    provider = frame.sparkSession.conf.get(setting) or ""
+    if provider.endswith(".HDFSBackedStateStoreProvider"):
         raise SetupError(
-            f"the session keeps streaming state in {found}, which cannot hold named segments",
+            f"the session keeps streaming state in {provider}, which cannot hold named segments",
             accepted=f"{setting}=org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
             hint="set it with spark.conf.set(...) before the join; a session of dt.session() has it",
         )

@@ -17,34 +17,30 @@ from dovetail.errors import PredicateError, UnsupportedTypeError
 from dovetail.spark.frames import Side
 
 _DAY = 86_400_000_000
-
-
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
-
-
 _FIXED = re.compile(r"(Z|UTC|GMT|UT|Etc/.*)?([+-]\d{1,2}(:?\d{2}){0,2})?", re.IGNORECASE)
 
 
 def expression_types(alias: str, frame: DataFrame, terms: Sequence[Term]) -> dict[Term, T.DataType]:
-    """The types of terms over one input, or Spark's complaint about the first that it cannot evaluate, in our words."""
+    """The types of terms over one input; raises PredicateError for the first that Spark cannot evaluate."""
     columns = {f"{quoted(alias)}.{quoted(field.name)}": field.dataType for field in frame.schema.fields}
     types = {term: columns[term.sql] for term in terms if term.sql in columns}
-    # Spark takes some milliseconds to analyse a projection: it is asked only of what is more than a column.
-    asked = [term for term in terms if term not in types]
-    if not asked:
+    # Spark takes some milliseconds to analyse a projection, so plain columns do without.
+    unknown = [term for term in terms if term not in types]
+    if not unknown:
         return types
     try:
-        kinds = Side.of(alias, frame).frame.selectExpr(*[term.sql for term in asked]).schema.fields
-        return types | {term: kind.dataType for term, kind in zip(asked, kinds, strict=True)}
+        kinds = Side.of(alias, frame).frame.selectExpr(*[term.sql for term in unknown]).schema.fields
+        return types | {term: kind.dataType for term, kind in zip(unknown, kinds, strict=True)}
     except AnalysisException as error:
-        if len(asked) > 1:
-            for term in asked:
+        if len(unknown) > 1:
+            for term in unknown:
                 expression_types(alias, frame, [term])
-        term = asked[0]
+        term = unknown[0]
         raise PredicateError(
             f"Spark cannot evaluate {term.sql} over the input {term.alias!r}",
             accepted="an expression of Spark SQL over the columns of one input",
-            hint=_complaint(error),
+            hint=_first_line(error),
         ) from error
 
 
@@ -56,7 +52,7 @@ def check_rest(frame: DataFrame, sql: str) -> None:
         raise PredicateError(
             f"Spark cannot evaluate the condition {sql}",
             accepted="a condition of Spark SQL over the inputs",
-            hint=_complaint(error),
+            hint=_first_line(error),
         ) from error
     if not isinstance(kind, T.BooleanType | T.NullType):
         raise PredicateError(
@@ -65,13 +61,13 @@ def check_rest(frame: DataFrame, sql: str) -> None:
         )
 
 
-def _complaint(error: AnalysisException) -> str:
-    """The first line of Spark's message; that of a syntax error is empty."""
+def _first_line(error: AnalysisException) -> str:
+    """The first line of Spark's message that has text; a syntax error begins with an empty one."""
     return next((line for line in str(error).splitlines() if line.strip()), "")
 
 
 def compared_type(left: T.DataType, right: T.DataType, what: str) -> KeyType:
-    """The type in which Spark compares two values, with what the kernels need to know of it."""
+    """The type in which Spark compares two values, with what the kernels need to know about it."""
     common = _common(left, right)
     if common is None:
         raise UnsupportedTypeError(
@@ -116,9 +112,9 @@ def _numeric(left: T.DataType, right: T.DataType) -> KeyType | None:
     if isinstance(left, T.DecimalType) or isinstance(right, T.DecimalType):
         if isinstance(left, T.DoubleType | T.FloatType) or isinstance(right, T.DoubleType | T.FloatType):
             return KeyType("DOUBLE", "float64")
-        one, other = _as_decimal(left), _as_decimal(right)
-        scale = max(one.scale, other.scale)
-        precision = max(one.precision - one.scale, other.precision - other.scale) + scale
+        a, b = _as_decimal(left), _as_decimal(right)
+        scale = max(a.scale, b.scale)
+        precision = max(a.precision - a.scale, b.precision - b.scale) + scale
         if precision > 38:
             return None
         if precision > 18:
@@ -143,7 +139,7 @@ def _as_decimal(kind: T.DataType) -> T.DecimalType:
 
 
 def clocks_change(zone: str) -> bool:
-    """Whether the clocks of a time zone may change: of all but fixed offsets.
+    """Whether the clocks of a time zone may change, as for daylight saving time: all zones but fixed offsets.
 
     Examples
     --------
@@ -168,7 +164,7 @@ def typed_conjuncts(
         what = f"{band.left.sql} - {band.right.sql}"
         kind = compared_type(types[band.left], types[band.right], what)
         if kind.ddl == "TIMESTAMP" and clocks_change(zone):
-            # Spark subtracts timestamps by the clock on the wall.  Where it never changes, instants will do.
+            # Spark subtracts timestamps as local times.  In a zone whose clocks never change, instants give the same.
             kind = KeyType("TIMESTAMP_NTZ", "int", micros=1)
         _check_band(band, kind, what)
         comparisons.append((band, kind))

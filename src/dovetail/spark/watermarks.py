@@ -1,4 +1,4 @@
-"""Watermarks that a row of the far future cannot move."""
+"""Watermarks that a row dated far in the future cannot move."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from pyspark.sql import types as T
 
 from dovetail.conditions.durations import duration
 from dovetail.conditions.names import quoted
-from dovetail.errors import ArgumentError, UnsupportedTypeError, unknown_alias, unknown_column
+from dovetail.errors import ArgumentError, UnsupportedTypeError, unknown_alias
+from dovetail.spark.frames import field_of
 
 Length = str | timedelta
 Value = TypeVar("Value", str, str | timedelta)
@@ -27,32 +28,43 @@ def watermarked(
     max_ahead: Length | Mapping[str, Length],
     clock: str | Mapping[str, str] | None = None,
 ) -> dict[str, DataFrame]:
-    """Give streams their watermarks, after dropping and counting rows that lie too far in the future.
+    """Give streams their watermarks, after dropping and counting rows that are dated too far in the future.
 
-    A watermark follows the largest time that a stream has shown.  One row dated next year makes all rows until then
-    late: joins drop them and let go of their state.  Spark computes the watermark where ``withWatermark`` stands,
-    before any join sees the row, so such rows have to go before that.  This function does both, in that order.
+    A watermark follows the latest time that a stream has shown.  One row dated next year makes all rows until then
+    late: joins drop them and evict their state.  Spark computes the watermark at ``withWatermark``, before any join
+    sees the row, so such rows must go before that.  This function does both, in that order.
 
     Parameters
     ----------
-    inputs
-        A mapping from an alias to a DataFrame, as the joins take it; frames without a watermark.
-    time
-        The time column, one name for all inputs or one for each alias; a timestamp, with or without a zone.
-    delay
-        How late a row may come, as in ``withWatermark``.
-    max_ahead
+    inputs : mapping of str to DataFrame
+        Frames without a watermark, by alias, as the joins take them.
+    time : str, or mapping of str to str
+        The time column, one name for all inputs or one for each alias; a timestamp, with or without a time zone.
+    delay : str or timedelta, or a mapping of str to these
+        How late a row may arrive, as in ``withWatermark``.
+    max_ahead : str or timedelta, or a mapping of str to these
         How far ahead of the clock a row's time may be.  Rows without a time stay.
-    clock
+    clock : str, or mapping of str to str, optional
         A column that says when a row arrived, such as the ``timestamp`` of Kafka.  By default it is the time at which
-        the micro-batch was planned, which Spark writes down: a micro-batch that is done again drops the same rows.
-        Name a column to replay old data, whose future is past by now.
+        the micro-batch was planned, which Spark records: a micro-batch that runs again drops the same rows.
+        Name a column to replay old data, whose future is already past.
 
     Returns
     -------
     dict[str, DataFrame]
-        The inputs, to be handed to a join.  The progress of a query that reads them has ``early(A)`` among its observed
-        metrics, with the number of rows dropped as ``early_A``.
+        The inputs, for a join.  The progress of a query that reads them has ``early(A)`` among its observed metrics,
+        with the number of rows dropped as ``early_A``.
+
+    Raises
+    ------
+    ArgumentError
+        If an input has a watermark already, or an argument has no value for one of the inputs.
+    UnsupportedTypeError
+        If a time or clock column is no timestamp.
+
+    See Also
+    --------
+    dovetail.window_join : a join of streams within windows of time.
 
     Examples
     --------
@@ -68,18 +80,18 @@ def watermarked(
         raise ArgumentError(
             f"the inputs are {type(inputs).__name__}", accepted="a mapping from an alias to a DataFrame, not empty"
         )
-    found = {}
+    guarded = {}
     for alias, frame in inputs.items():
-        column = _of(alias, time, inputs, "time=")
-        arrived = None if clock is None else _of(alias, clock, inputs, "clock=")
-        late = duration(_of(alias, delay, inputs, "delay="), argument="delay")
-        ahead = duration(_of(alias, max_ahead, inputs, "max_ahead="), argument="max_ahead")
-        found[alias] = _guarded(alias, frame, column, arrived, ahead).withWatermark(column, f"{late} microseconds")
-    return found
+        column = _value_for(alias, time, inputs, "time=")
+        arrived = None if clock is None else _value_for(alias, clock, inputs, "clock=")
+        late = duration(_value_for(alias, delay, inputs, "delay="), argument="delay")
+        ahead = duration(_value_for(alias, max_ahead, inputs, "max_ahead="), argument="max_ahead")
+        guarded[alias] = _guarded(alias, frame, column, arrived, ahead).withWatermark(column, f"{late} microseconds")
+    return guarded
 
 
-def _of(alias: str, given: Value | Mapping[str, Value], inputs: Mapping[str, object], where: str) -> Value:
-    """The value of one input, where an argument has one for all or one for each."""
+def _value_for(alias: str, given: Value | Mapping[str, Value], inputs: Mapping[str, object], where: str) -> Value:
+    """The value for one input of an argument that has one for all or one for each."""
     if not isinstance(given, Mapping):
         return given
     for name in given:
@@ -91,27 +103,24 @@ def _of(alias: str, given: Value | Mapping[str, Value], inputs: Mapping[str, obj
 
 
 def _guarded(alias: str, frame: DataFrame, column: str, arrived: str | None, ahead: int) -> DataFrame:
-    """The frame without rows of the future, which an observation counts."""
-    field = _time(alias, frame, column, "time=")
-    if "spark.watermarkDelayMs" in field.metadata:
+    """The frame without rows that are dated too far ahead, which an observation counts."""
+    field = _time_field(alias, frame, column, "time=")
+    if watermark_delay(field) is not None:
         raise ArgumentError(
-            f"{alias!r} has a watermark on {column!r} already, which rows of the future move before they are dropped",
+            f"{alias!r} has a watermark on {column!r} already, which future rows move before they are dropped",
             accepted="a stream without a watermark: this function gives it one",
         )
     now: Column = F.current_timestamp()
     if arrived is not None:
-        _time(alias, frame, arrived, "clock=")
+        _time_field(alias, frame, arrived, "clock=")
         now = F.col(quoted(arrived))
     early = F.coalesce(F.col(quoted(column)) > F.timestamp_add("MICROSECOND", F.lit(ahead), now), F.lit(False))
     counted = frame.observe(f"early({alias})", F.coalesce(F.sum(early.cast("long")), F.lit(0)).alias(f"early_{alias}"))
     return counted.filter(~early)
 
 
-def _time(alias: str, frame: DataFrame, column: str, where: str) -> T.StructField:
-    fields = {field.name.casefold(): field for field in frame.schema.fields}
-    field = fields.get(str(column).casefold())
-    if field is None:
-        raise unknown_column(str(column), alias, frame.columns, where=where)
+def _time_field(alias: str, frame: DataFrame, column: str, where: str) -> T.StructField:
+    field = field_of(alias, frame, column, where)
     if not isinstance(field.dataType, _TIMES):
         raise UnsupportedTypeError(
             f"{where.rstrip('=')}={column!r} has the type {field.dataType.simpleString()} in {alias!r}",

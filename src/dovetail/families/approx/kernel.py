@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.columns.codes import order_codes
-from dovetail.columns.segments import picked
+from dovetail.columns.segments import take_unchecked
 from dovetail.families.approx.compiled import FRESH, Index, Lists, Out, Room, Rows, Tally, buckets_of, draws, share
 from dovetail.families.approx.encode import axes_of, join_values, row_bytes
 from dovetail.families.approx.priorities import DONE, FULL, Queues, flush, restore_queues, run_queues
@@ -202,7 +202,7 @@ class Call:
         for side, rows in enumerate(local):
             table = self.tables[side][0]
             assert table is not None
-            columns += picked(table.select(range(self.spec.payload[side])), rows).columns
+            columns += take_unchecked(table.select(range(self.spec.payload[side])), rows).columns
         if self.spec.weighted:
             self.kernel.counters["estimated"] += round(float(self.out.weight[:count].sum()))
             columns.append(pa.array(self.out.weight[:count].copy()))

@@ -25,7 +25,16 @@ from dovetail.columns.hashing import row_hashes
 from dovetail.columns.layout import COPIES, COUNTERS, FITTED, SEGMENT, TURN
 from dovetail.columns.partition import group_rows_by_cell, shuffle_batch
 from dovetail.columns.sampling import DENSE, SPARSE
-from dovetail.columns.segments import binary_column, blocks, concat, known_or_carried, nulls, picked, typed, unpack
+from dovetail.columns.segments import (
+    binary_column,
+    blocks,
+    cast_columns,
+    concat,
+    nulls,
+    routing_and_rows,
+    take_unchecked,
+    unpack,
+)
 from dovetail.conditions.comparison import Kind
 from dovetail.families.asof.compiled import Index, RowNumbers
 from dovetail.families.asof.encode import KeyNumbers, hashes_of, key_columns, time_codes, usable
@@ -75,7 +84,7 @@ class RouteStage:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
-        packed, rows_in = known_or_carried(self.routing, batches)
+        packed, rows_in = routing_and_rows(self.routing, batches)
         if packed is None:
             return
         routing = Routing.from_buffer(packed)
@@ -168,12 +177,12 @@ class PairStage:
                 return None
             chosen = np.flatnonzero(hit)
             left, matches, hit = left.take(chosen), matches[chosen], hit[chosen]
-        columns = typed(left.columns[: spec.payload[LEFT]], spec.types[LEFT])
+        columns = cast_columns(left.columns[: spec.payload[LEFT]], spec.types[LEFT])
         if index is None or matched == 0:
             columns += [nulls(left.num_rows, kind) for kind in spec.types[RIGHT]]
         else:
-            right = picked(index.rows.select(range(spec.payload[RIGHT])), np.maximum(matches, 0))
-            columns += typed(right.columns, spec.types[RIGHT])
+            right = take_unchecked(index.rows.select(range(spec.payload[RIGHT])), np.maximum(matches, 0))
+            columns += cast_columns(right.columns, spec.types[RIGHT])
         if spec.kind.outer:
             columns.append(pa.array(hit))
         return self._batch(columns, nulls(left.num_rows, _COUNTERS))

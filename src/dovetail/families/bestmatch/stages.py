@@ -20,7 +20,7 @@ import pyarrow as pa
 from dovetail.columns.codes import Codes, order_codes
 from dovetail.columns.hashing import row_hashes
 from dovetail.columns.sampling import DENSE, SPARSE, even_sample
-from dovetail.columns.segments import binary_column, blocks, concat, known_or_carried, packed_column
+from dovetail.columns.segments import binary_column, blocks, concat, packed_column, routing_and_rows
 from dovetail.families.bestmatch.compiled import Index
 from dovetail.families.bestmatch.encode import encode, given_costs, usable
 from dovetail.families.bestmatch.kernel import Work, best_of_pairs
@@ -79,7 +79,7 @@ class RouteStage:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
-        packed, rows_in = known_or_carried(self.routing, batches)
+        packed, rows_in = routing_and_rows(self.routing, batches)
         if packed is None:
             return
         routing = Routing.from_buffer(packed)

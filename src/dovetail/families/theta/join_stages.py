@@ -37,7 +37,7 @@ from dovetail.columns.layout import (
     VERDICT,
     columns_of,
 )
-from dovetail.columns.segments import concat, nulls, picked, typed, unpack
+from dovetail.columns.segments import cast_columns, concat, nulls, take_unchecked, unpack
 from dovetail.conditions.join_kind import JoinKind
 from dovetail.families.theta.kernel import Counters, Index
 from dovetail.families.theta.key_pairs import find_matched, find_pairs
@@ -133,11 +133,13 @@ class PairStage(Stage):
         self, points: pa.RecordBatch, boxes: pa.RecordBatch | None, i: Index, j: Index | None, cell: int
     ) -> pa.RecordBatch:
         """Joined rows; `j` None leaves the box side NULL."""
-        left = picked(points.select(range(self.payload[POINTS])), i)
-        columns = typed(left.columns, self.point_types)
+        left = take_unchecked(points.select(range(self.payload[POINTS])), i)
+        columns = cast_columns(left.columns, self.point_types)
         if self.lists_pairs:
             if j is not None and boxes is not None:
-                columns += typed(picked(boxes.select(range(self.payload[BOXES])), j).columns, self.box_types)
+                columns += cast_columns(
+                    take_unchecked(boxes.select(range(self.payload[BOXES])), j).columns, self.box_types
+                )
             else:
                 columns += [nulls(i.size, kind) for kind in self.box_types]
             if self.kind.outer or self.candidates:

@@ -26,7 +26,7 @@ from dovetail.columns.hashing import row_hashes
 from dovetail.columns.layout import FITTED, STARTS_HERE, Source
 from dovetail.columns.partition import group_by_cell, group_rows_by_cell, shuffle_batch
 from dovetail.columns.sampling import even_sample
-from dovetail.columns.segments import binary_column, blocks, concat, known_or_carried, unpack
+from dovetail.columns.segments import binary_column, blocks, concat, routing_and_rows, unpack
 from dovetail.conditions.comparison import Step
 from dovetail.families.theta.kernel import Index
 from dovetail.families.theta.paper.routing import PairRouting, end_codes, partition_axis
@@ -169,7 +169,7 @@ class RouteStage(Stage):
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
-        packed, rows_in = known_or_carried(self.routing, batches)
+        packed, rows_in = routing_and_rows(self.routing, batches)
         if packed is None:
             return
         routing = read_routing(packed)

@@ -24,7 +24,7 @@ from dovetail.spark.frames import Side, conjunction, filtered_sides, identity
 from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function, carrying
-from dovetail.spark.stream import PACKED, run_kernel
+from dovetail.spark.stream import PACKED_ROWS, run_kernel
 
 _COUNTS, _PARTITION = "g", "p"
 
@@ -65,7 +65,7 @@ class PackArrivals:
                     pa.array([place] * len(found), pa.int64()),
                     binary_column([pack(rows) for _, rows in found]),
                 ],
-                names=PACKED.names,
+                names=PACKED_ROWS.names,
             )
             place += block.num_rows
 
@@ -94,7 +94,7 @@ def approx_frame(frames: Mapping[str, DataFrame], plan: ApproxPlan) -> DataFrame
     # A stream knows its cells by the numbers under which their state is stored.
     numbers = tuple(range(plan.cells)) if streaming else placed(plan.cells, plan.partitions)
     packed = [
-        one.mapInArrow(arrow_function(PackArrivals(at, spec, plan.balanced, numbers)), PACKED)
+        one.mapInArrow(arrow_function(PackArrivals(at, spec, plan.balanced, numbers)), PACKED_ROWS)
         for at, one in enumerate(flat)
     ]
     handle = Handle(plan)

@@ -26,7 +26,7 @@ from dovetail.spark.keys import ddl_of
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
-from dovetail.spark.stream import PACKED, PackRows, run_kernel
+from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
 from dovetail.spark.time_columns import time_column
 from dovetail.spark.types import compared_type
 
@@ -160,7 +160,7 @@ def _streamed(flat: _Flat, recorder: Recorder) -> DataFrame:
     packed = []
     for side in (LEFT, RIGHT):
         cells = CellOfKeys(spec.keys[side], CELLS) if plan.keyed else None
-        packed.append(flat.sides[side].flat().mapInArrow(arrow_function(PackRows(side, cells)), PACKED))
+        packed.append(flat.sides[side].flat().mapInArrow(arrow_function(PackRows(side, cells)), PACKED_ROWS))
     make = partial(AsofKernel, PairStage(spec))
     join = identity(dict(zip(plan.inputs, flat.frames, strict=True)), plan.identity())
     return run_kernel(packed, make, recorder, flat.fields(), join, event_time=True, shape=flat.shape())

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
 
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
@@ -16,12 +15,13 @@ from dovetail.families.bestmatch.spec import BestSpec
 from dovetail.families.bestmatch.stages import FinishStage, FitStage, RouteStage
 from dovetail.families.bestmatch.stream import METRICS, BestKernel, output_names
 from dovetail.families.bestmatch.stream_recent import RecentKernel
+from dovetail.family import StreamKernel
 from dovetail.plan.bestmatch import BestPlan
 from dovetail.spark.frames import Side, identity
 from dovetail.spark.keys import hash_column, key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function, carrying, fitted, sampled
-from dovetail.spark.stream import PACKED, run_kernel
+from dovetail.spark.stream import PACKED_ROWS, run_kernel
 
 
 def best_frame(frames: Mapping[str, DataFrame], plan: BestPlan) -> DataFrame:
@@ -37,8 +37,8 @@ def best_frame(frames: Mapping[str, DataFrame], plan: BestPlan) -> DataFrame:
         stage = RouteStage(
             spec, at, spec.payload[at] + len(plan.keys[at]), blind if routing is None else None, _task_number
         )
-        packed.append(carrying(frame, ["*"], routing).mapInArrow(arrow_function(stage), PACKED))
-    make: Any = partial(RecentKernel if spec.max_age is not None else BestKernel, spec)
+        packed.append(carrying(frame, ["*"], routing).mapInArrow(arrow_function(stage), PACKED_ROWS))
+    make: Callable[[], StreamKernel] = partial(RecentKernel if spec.max_age is not None else BestKernel, spec)
     handle = Handle(plan)
     recorder = Recorder(f"dovetail({','.join(plan.inputs)})", plan.partitions, streaming=streaming, names=METRICS)
     handle.recorders.append(recorder)

@@ -11,7 +11,7 @@ from dovetail.families.shedding.recall import CRITICAL
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.stream import MILLION, TOTALS, shed_metrics, slice_metrics
 from dovetail.families.window.stream import metric_names
-from dovetail.spark.metrics import named_sums
+from dovetail.spark.counters import named_sums
 
 
 def shed_sums(aliases: Sequence[str], slices: Slices, *, harvesting: bool) -> list[Column]:

@@ -22,7 +22,7 @@ from dovetail.spark.frames import Side, conjunction, filtered_sides, identity
 from dovetail.spark.keys import key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
-from dovetail.spark.stream import PACKED, PackRows, run_kernel
+from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
 
 
 def window_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan) -> DataFrame:
@@ -54,7 +54,7 @@ def _packed(side: Side, number: int, plan: ThetaPlan, spec: WindowSpec) -> DataF
         columns.append(F.col(f"{quoted(alias)}.{quoted(window.time)}").alias(EVENT_TIME))
         cells = CellOfTime(window.every, CELLS if plan.streams else plan.steps[0].shuffle_partitions)
     pack = PackRows(number, cells)
-    return side.frame.select(*columns).mapInArrow(arrow_function(pack), PACKED)
+    return side.frame.select(*columns).mapInArrow(arrow_function(pack), PACKED_ROWS)
 
 
 def _keys(keys: tuple[Key, ...], plan: ThetaPlan, alias: str) -> list[Column]:

@@ -25,7 +25,7 @@ from dovetail.spark.joins.shedding import shed_sums
 from dovetail.spark.keys import key_columns, payload_source
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
-from dovetail.spark.stream import PACKED, PackRows, run_kernel
+from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
 
 _INTEGERS = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
 _TIMES = (T.TimestampType, T.TimestampNTZType, T.DateType)
@@ -106,7 +106,7 @@ def _packed(side: Side, router: WindowRouter, *, streaming: bool) -> DataFrame:
     travelling = [key for key, source in zip(spec.keys[at], spec.sources[at], strict=True) if source is None]
     columns: list[Column] = [*side.payload_columns(), *key_columns(travelling)]
     pack = PackRows(at, router=router, ticks=streaming)
-    return side.frame.select(*columns).mapInArrow(arrow_function(pack), PACKED)
+    return side.frame.select(*columns).mapInArrow(arrow_function(pack), PACKED_ROWS)
 
 
 def _fields(sides: Mapping[str, Side], spec: WindowJoinSpec) -> list[T.StructField]:

@@ -30,7 +30,7 @@ from dovetail.errors import (
 from dovetail.families.theta.stream import METRICS
 from dovetail.family import Changes
 from dovetail.reference import at_most, both, less
-from dovetail.spark.stream import Cell, Stored, sealed
+from dovetail.spark.stream import CellProcessor, StoredSegments, opened_on_workers
 
 from . import streams
 from .streams import ids, run, written
@@ -360,7 +360,7 @@ class FakeHandle:
 
 
 def loaded(held: dict[str, bytes]) -> dict[str, pa.RecordBatch]:
-    return dict(Stored(FakeMap(held), MARK))
+    return dict(StoredSegments(FakeMap(held), MARK))
 
 
 def test_state_of_another_format_or_join_is_refused_unopened():
@@ -408,7 +408,7 @@ class OneWindow:
 @pytest.mark.parametrize(("wake", "timer"), [(-5_000_000, 1), (0, 1), (1_000, 1), (1_001, 2), (10_000_000, 10_000)])
 def test_a_cell_is_called_once_at_a_watermark_and_keeps_its_state(wake, timer):
     handle = FakeHandle({})
-    cell = Cell(lambda: OneWindow(wake), ("rows",), MARK)
+    cell = CellProcessor(lambda: OneWindow(wake), ("rows",), MARK)
     cell.init(handle)
     packed = pack(pa.RecordBatch.from_pydict({"x": [1, 2, 3]})).to_pybytes()
     arrived = [Row(cell=0, side=side, place=place, segment=packed) for side, place in ((1, 5), (0, 1))]
@@ -429,7 +429,9 @@ def test_a_cell_is_called_once_at_a_watermark_and_keeps_its_state(wake, timer):
 
 def test_the_driver_opens_a_processor_without_the_package(tmp_path):
     """Spark does so in a process that nothing was shipped to."""
-    (tmp_path / "processor").write_bytes(cloudpickle.dumps(sealed(Cell(OneWindow, ("rows",), MARK))))
+    (tmp_path / "processor").write_bytes(
+        cloudpickle.dumps(opened_on_workers(CellProcessor(OneWindow, ("rows",), MARK)))
+    )
     script = """
 import sys
 from pathlib import Path
@@ -451,9 +453,9 @@ print(Handle.asked)
     assert run.stdout.strip() == "[('segments', 'name string', 'segment binary')]"
 
 
-def test_a_sealed_cell_is_the_cell():
+def test_a_cell_opened_on_a_worker_is_the_cell():
     handle = FakeHandle({})
-    cell = cloudpickle.loads(cloudpickle.dumps(sealed(Cell(lambda: OneWindow(7), ("rows",), MARK))))
+    cell = cloudpickle.loads(cloudpickle.dumps(opened_on_workers(CellProcessor(lambda: OneWindow(7), ("rows",), MARK))))
     cell.init(handle)
     packed = pack(pa.RecordBatch.from_pydict({"x": [1, 2, 3]})).to_pybytes()
     rows = iter([Row(cell=0, side=0, place=0, segment=packed)])

@@ -1,0 +1,110 @@
+"""Arithmetic of counters: from those of every cell to those of a join.
+
+A cell reports a list of whole numbers, one for each name.  Names that begin with ``task_`` are running totals of the
+task so far, so their maximum counts; of all others the sum does.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from pyspark.sql import Column, Observation
+from pyspark.sql import functions as F
+
+from dovetail.columns.layout import COUNTERS
+from dovetail.errors import ArgumentError
+
+_RUNNING = "task_"
+"""Prefix of counters that are running totals of a task."""
+_INCOMING = ("rows", "rows_left", "rows_right")
+"""Counters of rows that reached a cell, in the families whose cells do not count for their tasks."""
+
+
+def named_sums(names: Sequence[str]) -> list[Column]:
+    """One aggregate for each counter in the array ``m``, for a stream to report."""
+    sums = []
+    for at, name in enumerate(names):
+        total = F.max if name.startswith(_RUNNING) else F.sum
+        sums.append(F.coalesce(total(F.col(COUNTERS)[at]), F.lit(0)).alias(name.replace(_RUNNING, "most_")))
+    return sums
+
+
+def totals(names: Sequence[str], cells: Sequence[Sequence[int]]) -> dict[str, int]:
+    """The counters of all cells in one, and the rows of the largest cell where cells count them (``largest``).
+
+    Examples
+    --------
+    >>> totals(("rows", "task_pairs"), [[3, 10], [5, 12]])
+    {'rows': 8, 'task_pairs': 12, 'largest': 5}
+    """
+    counts = {}
+    for at, name in enumerate(names):
+        values = [cell[at] for cell in cells]
+        counts[name] = max(values, default=0) if name.startswith(_RUNNING) else sum(values)
+    incoming = [at for at, name in enumerate(names) if name in _INCOMING]
+    if incoming:
+        counts["largest"] = max((sum(cell[at] for at in incoming) for cell in cells), default=0)
+    return counts
+
+
+def readable(raw: dict[str, int], tasks: int) -> dict[str, Any]:
+    """Raw counters as a person wants them: milliseconds, and balance instead of the largest load.
+
+    Examples
+    --------
+    >>> readable({"rows": 8, "largest": 5, "kernel_us": 1500}, tasks=2)
+    {'rows': 8, 'kernel_ms': 1.5, 'balance_in': 1.25}
+    """
+    counts: dict[str, Any] = dict(raw)
+    counts["kernel_ms"] = counts.pop("kernel_us") / 1000
+    if "largest" in counts:
+        largest, rows = counts.pop("largest"), sum(counts.get(name, 0) for name in _INCOMING)
+        # The busiest task has at least the average, however small its cells are.
+        counts["balance_in"] = max(1.0, largest * tasks / rows) if rows else 1.0
+    if "task_rows" not in counts:
+        return counts
+    counts["tasks"] = tasks
+    most_rows, most_pairs = counts.pop("task_rows"), counts.pop("task_pairs")
+    rows = counts["rows_points"] + counts["rows_boxes"]
+    counts["balance_in"] = most_rows * tasks / rows if rows else 1.0
+    counts["balance_out"] = most_pairs * tasks / counts["candidates"] if counts["candidates"] else 1.0
+    return counts
+
+
+def observed(observation: Observation, timeout: float) -> dict[str, Any]:
+    """What an observation holds once an action has finished.
+
+    Where no action has run, its own accessor waits for ever, and on Spark Connect it returns nothing at once.
+    """
+    results: list[dict[str, Any]] = []
+    failures: list[Exception] = []
+    deadline = time.monotonic() + timeout
+
+    def wait() -> None:
+        try:
+            result = observation.get
+            while not result and time.monotonic() < deadline:
+                time.sleep(0.02)
+                result = observation.get
+        except Exception as error:
+            # Whatever it is goes to the caller.  Spark also ends waiting threads that were given up long ago.
+            failures.append(error)
+            return
+        if result:
+            results.append(result)
+
+    waiting = threading.Thread(target=wait, daemon=True)
+    waiting.start()
+    waiting.join(timeout)
+    if failures:
+        raise failures[0]
+    if not results:
+        raise ArgumentError(
+            f"no action on this join has finished within {timeout:g} s",
+            accepted="a join whose frame has been written, counted, collected or shown",
+            hint="run an action first, such as .count() or .write.save(...)",
+        )
+    return results[0]
