@@ -27,6 +27,20 @@ COUNTERS = "m"
 """The counters of a cell, on a row of their own that holds nothing else."""
 SEGMENT, CELL_NUMBER, SIDE = "segment", "number", "side"
 """A packed segment, the number of its cell (which Spark hashes to a task), and the side that its rows belong to."""
+PARTITION = "p"
+"""The number of the partition that a row comes from."""
+ARRIVAL = "a"
+"""Where a row is in the order of arrival."""
+CHANGE, INSTANT = "_change", "_time"
+"""Columns of a best-match join of streams: whether a pair was inserted or retracted, and when an answer holds."""
+HAS_ROW = "p"
+"""Prefix of the columns that say whether a row of a side is present; where it is not, that side is NULL."""
+VALUE = "e"
+"""Prefix of the values that Spark computes for candidate pairs."""
+GROUP, LEFT_ROW, RIGHT_ROW, OWNED = "g", "i", "j", "o"
+"""Of a candidate pair: the group it competes in, its two rows, and whether it leaves from this cell."""
+WEIGHT, SAMPLE_CELL, MOMENT, STRATUM, JOIN_VALUE = "weight", "cell", "at", "stratum", "value"
+"""How a result was sampled: what it stands for, where and when, its stratum, and the hash of its join value."""
 
 
 def columns_of(prefix: str, count: int) -> list[str]:
@@ -38,6 +52,17 @@ def columns_of(prefix: str, count: int) -> list[str]:
     ['k0', 'k1', 'k2']
     """
     return [f"{prefix}{at}" for at in range(count)]
+
+
+def input_prefix(side: int) -> str:
+    """The prefix of the payload columns of an input among the results of a kernel.
+
+    Examples
+    --------
+    >>> columns_of(input_prefix(1), 2)
+    ['i1_0', 'i1_1']
+    """
+    return f"i{side}_"
 
 
 @dataclass(frozen=True)
