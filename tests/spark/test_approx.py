@@ -178,7 +178,7 @@ def test_mistakes_are_told_before_anything_runs(spark, sides):
     with pytest.raises(ArgumentError, match="alias 'Sampling'"):
         dt.approx_join({"Sampling": r, "S": s}, on="Sampling.k = S.k", memory=100)
     stream = spark.readStream.format("rate").load()
-    with pytest.raises(ArgumentError, match="beside the stream"):
+    with pytest.raises(ArgumentError, match="together with the stream"):
         dt.approx_join({"R": stream, "S": s}, on="R.value = S.k", memory=100)
     some = dt.approx_join(both, on="R.k = S.k", memory=100, policy="prob")
     with pytest.raises(ArgumentError, match="carry no weights"):
