@@ -84,7 +84,7 @@ def _shedding(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 def _approx(spark: SparkSession, folder: Path) -> DataFrame:
-    return dt.approx_join(_streams(spark, folder, "AB"), on="A.k = B.k", memory=200, seed=8, cells=2)
+    return dt.approx_join(_streams(spark, folder, "AB"), on="A.k = B.k", memory=200, seed=8, partitions=2)
 
 
 _PAIR = ("A.id AS a", "B.id AS b", "A.v AS av", "B.v AS bv")

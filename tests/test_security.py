@@ -134,8 +134,7 @@ def mode(path: Path) -> int:
 def test_pages_are_private_and_removed(temporary, monkeypatch):
     import pyarrow as pa
 
-    from dovetail.families.bestmatch.kernel import Work
-    from dovetail.families.bestmatch.spec import Axis, BestSpec
+    from dovetail.families.bestmatch.spec import Axis, BestSpec, Counters
 
     seen = set()
     read = pages.Pages.read
@@ -147,9 +146,9 @@ def test_pages_are_private_and_removed(temporary, monkeypatch):
 
     monkeypatch.setattr(pages.Pages, "read", watched)
     kinds = (pa.int64(),)
-    spec = BestSpec(how="left", payload=(1, 1), types=(kinds, kinds), axes=(Axis("near_int", within=2),), memory=2)
+    spec = BestSpec(how="left", payload=(1, 1), types=(kinds, kinds), axes=(Axis("near_int", within=2),))
     rows = pa.RecordBatch.from_pydict({"0": list(range(20)), "1": list(range(20))})
-    found = pages.join_pages(spec, rows, rows, (None, None), Work())
+    found = pages.join_pages(spec, rows, rows, (None, None), Counters(), memory=2)
     assert sorted(zip(*(side.tolist() for side in found), strict=True)) == [(at, at) for at in range(20)]
     assert seen == {0o700}
     assert list(temporary.iterdir()) == []

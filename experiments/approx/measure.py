@@ -18,8 +18,8 @@ from data import Values
 from dovetail.conditions.comparison import Key
 from dovetail.conditions.limits import Limit
 from dovetail.families.approx.kernel import Call
-from dovetail.families.approx.priorities import FULL, flush, offer_to_queue
-from dovetail.families.approx.reservoirs import offer_to_reservoir
+from dovetail.families.approx.priorities import FULL, flush, update_queues
+from dovetail.families.approx.reservoirs import update_reservoir
 from dovetail.families.approx.spec import ApproxSpec
 from dovetail.families.approx.stream import ApproxKernel
 from dovetail.reference.approx import divergence, mean_square_error
@@ -91,7 +91,7 @@ def _call(streams: tuple[Values, Values], spec: ApproxSpec) -> Call:
     kernel = ApproxKernel(spec)
     for side, values in enumerate(streams):
         kernel.push(side, segment(values))
-    return Call(kernel)
+    return kernel.call()
 
 
 def outcome(streams: tuple[Values, Values], label: str, memory: int, seed: int = 0) -> Outcome:
@@ -101,36 +101,36 @@ def outcome(streams: tuple[Values, Values], label: str, memory: int, seed: int =
     counts = np.zeros((EPOCHS, groups), dtype=np.int64)
     if call.queues is not None:
         rates = label == "ARRPJ"
-        _count_queues(call.order, call.rows, call.lists, call.room, call.queues, rates, rates, counts)
+        _count_queues(call.order, call.rows, call.chains, call.memory, call.queues, rates, rates, counts)
     else:
         _count_reservoirs(
-            call.order, call.rows, call.lists, call.room, call.tally, call.heap, call.begin[:-1], call.sizes, counts
+            call.order, call.rows, call.chains, call.memory, call.strata, call.heap, call.begin[:-1], call.sizes, counts
         )
-    assert call.room.peak[0] <= memory
+    assert call.memory.peak[0] <= memory
     sides = [np.bincount(call.rows.group[call.rows.side == side], minlength=groups) for side in range(2)]
     return Outcome(counts, sides[0] * sides[1])
 
 
 @numba.njit
-def _count_reservoirs(order, rows, lists, room, tally, heap, begin, sizes, counts):
+def _count_reservoirs(order, rows, chains, memory, strata, heap, begin, sizes, counts):
     for k in range(order.size):
         row = order[k]
         g = rows.group[row]
-        counts[k * counts.shape[0] // order.size, g] += lists.counts[1 - rows.side[row], g]
-        offer_to_reservoir(row, rows, lists, room, tally, heap, begin, sizes)
+        counts[k * counts.shape[0] // order.size, g] += chains.counts[1 - rows.side[row], g]
+        update_reservoir(row, rows, chains, memory, strata, heap, begin, sizes)
 
 
 @numba.njit
-def _count_queues(order, rows, lists, room, queues, shared, rates, counts):
+def _count_queues(order, rows, chains, memory, queues, shared, rates, counts):
     for k in range(order.size):
         row = order[k]
         g = rows.group[row]
-        found = lists.counts[1 - rows.side[row], g]
+        found = chains.counts[1 - rows.side[row], g]
         counts[k * counts.shape[0] // order.size, g] += found
         queues.results[queues.bucket[row]] += found
-        if offer_to_queue(row, False, rows, lists, room, queues, shared, rates) == FULL:
-            flush(rows, lists, room, queues)
-            offer_to_queue(row, True, rows, lists, room, queues, shared, rates)
+        if update_queues(row, False, rows, chains, memory, queues, shared, rates) == FULL:
+            flush(rows, chains, memory, queues)
+            update_queues(row, True, rows, chains, memory, queues, shared, rates)
 
 
 def throughput(streams: tuple[Values, Values], label: str, memory: int, runs: int = 3) -> float:

@@ -15,7 +15,7 @@ from dovetail.conditions.limits import Limit, memory_limit
 from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError, PredicateError
 from dovetail.families.approx.encode import row_bytes
-from dovetail.families.approx.router import budgets, cells_of, cut
+from dovetail.families.approx.router import budgets, cells_of, rows_by_cell
 from dovetail.families.approx.spec import Options, cell_count
 from dovetail.plan.approx import plan_approx
 from dovetail.plan.theta import Facts
@@ -34,7 +34,7 @@ def planned(on: str, aliases: str = "AB", streams: str = "", **options):
         frozenset(streams), typed(predicate.equalities), typed([*predicate.inequalities, *predicate.bands]), 4
     )
     options.setdefault("memory", Limit(1000))
-    return plan_approx(tuple(aliases), predicate, facts, Options(**options))
+    return plan_approx(dict.fromkeys(aliases, COLUMNS), predicate, facts, Options(**options))
 
 
 @pytest.mark.parametrize(
@@ -55,7 +55,7 @@ def test_no_memory(wrong):
 @pytest.mark.parametrize(
     "wrong",
     [{"policy": "rajhash"}, {"allocation": "free"}, {"allocation": "variable"}, {"memory": None}, {"seed": 1.0},
-     {"seed": 1 << 64}, {"strata": 0}, {"cells": True}, {"policy": "raj", "strata": 5}, {"balance": 1}],
+     {"seed": 1 << 64}, {"strata": 0}, {"partitions": True}, {"policy": "raj", "strata": 5}, {"balance": 1}],
 )  # fmt: skip
 def test_no_options(wrong):
     with pytest.raises(ArgumentError):
@@ -65,13 +65,14 @@ def test_no_options(wrong):
 def test_the_join_value_is_what_all_inputs_share():
     plan = planned("A.k = B.k AND B.k = C.k AND A.j = B.j AND A.x <= C.x", "ABC")
     assert [[key.sql for key in keys] for keys in plan.value] == [["`A`.`k`"], ["`B`.`k`"], ["`C`.`k`"]]
-    assert plan.kinds == ("int",)
+    assert plan.spec.kinds == ("int",)
     # The equality of two inputs only, and the inequality, are checked where rows meet.
-    assert sorted((edge.point, edge.box, edge.step.equalities) for edge in plan.edges) == [
+    assert sorted((edge.point, edge.box, edge.step.equalities) for edge in plan.spec.edges) == [
         (0, 1, ("rank",)),
         (0, 2, ()),
     ]
-    spec = plan.spec((3, 3, 3), ())
+    spec = plan.spec
+    assert spec.payload == (3, 3, 3)
     assert [[spec.keys[at][c].sql for c in value] for at, value in enumerate(spec.value)] == [
         ["`A`.`k`"],
         ["`B`.`k`"],
@@ -83,24 +84,24 @@ def test_the_join_value_is_what_all_inputs_share():
 def test_two_inputs_have_a_composite_value():
     plan = planned("A.k = B.k AND B.j = A.j")
     assert [[key.sql for key in keys] for keys in plan.value] == [["`A`.`k`", "`A`.`j`"], ["`B`.`k`", "`B`.`j`"]]
-    assert plan.edges == ()
-    assert plan.cells == 7
+    assert plan.spec.edges == ()
+    assert plan.spec.cells == 7
 
 
 def test_a_second_equality_with_the_same_column_is_checked():
     plan = planned("A.k = B.k AND A.k = B.x")
-    assert plan.value == ((), ()) or len(plan.edges) == 1
+    assert plan.value == ((), ()) or len(plan.spec.edges) == 1
 
 
 def test_a_chain_of_different_equalities_needs_raj():
     with pytest.raises(PredicateError, match="in common"):
         planned("A.k = B.k AND B.j = C.j", "ABC")
     plan = planned("A.k = B.k AND B.j = C.j", "ABC", policy="raj")
-    assert plan.cells == 1
-    assert len(plan.edges) == 2
+    assert plan.spec.cells == 1
+    assert len(plan.spec.edges) == 2
     assert "checked against every held row" in plan.text()
-    with pytest.raises(ArgumentError, match="cells=3"):
-        planned("A.k = B.k AND B.j = C.j", "ABC", policy="raj", cells=3)
+    with pytest.raises(ArgumentError, match="partitions=3"):
+        planned("A.k = B.k AND B.j = C.j", "ABC", policy="raj", partitions=3)
 
 
 def test_streams_share_memory_in_equal_parts():
@@ -113,7 +114,7 @@ def test_streams_share_memory_in_equal_parts():
 
 @given(st.integers(1, 10**6), st.integers(1, 64))
 def test_equal_parts_add_up(memory, cells):
-    spec = planned("A.k = B.k", memory=Limit(max(memory, 2 * cells)), cells=cells).spec((1, 1), ())
+    spec = planned("A.k = B.k", memory=Limit(max(memory, 2 * cells)), partitions=cells).spec
     parts = [spec.budget(cell) for cell in range(cells)]
     assert sum(parts) == max(memory, 2 * cells)
     assert max(parts) - min(parts) <= 1
@@ -136,7 +137,7 @@ def test_rows_of_one_value_meet_in_one_cell(hashes, cells):
     column = np.array(hashes, dtype=np.int64)
     rows = pa.RecordBatch.from_arrays([pa.array(np.arange(column.size)), pa.array(column)], names=["n", "h"])
     placed = cells_of(column, cells)
-    found = dict(cut(rows, placed, cells))
+    found = dict(rows_by_cell(rows, placed, cells))
     assert sum(part.num_rows for part in found.values()) == column.size
     for cell, part in found.items():
         assert (np.mod(part.column("h").to_numpy(), cells) == cell).all()

@@ -13,10 +13,11 @@ import pyarrow as pa
 import pytest
 from scipy import stats
 
-from dovetail.families.approx.estimate import Sampled, moments, ratio_of, total_of
+from dovetail.families.approx.estimate import Sampled, moments
 from dovetail.families.approx.stream import ApproxKernel
 
 from .harness import equality_spec
+from .intervals import ratio_of, total_of
 
 RARE = 1e-4
 

@@ -8,37 +8,54 @@ import pyarrow as pa
 import pytest
 
 from dovetail.conditions import criteria
-from dovetail.conditions.comparison import Key
-from dovetail.conditions.criteria import closest, least, most, overlap, prefer, youngest
+from dovetail.conditions.comparison import KeyType
+from dovetail.conditions.criteria import Criterion, closest, least, most, overlap, prefer, youngest
+from dovetail.conditions.sums import Sum, split_sum
 from dovetail.conditions.tokens import read
-from dovetail.errors import ArgumentError, UnboundedJoinError
+from dovetail.errors import ArgumentError, UnboundedJoinError, UnsupportedTypeError
 from dovetail.families.bestmatch.spec import Axis, Options
 from dovetail.families.bestmatch.stream import BestKernel
-from dovetail.families.bestmatch.terms import Sum, split_sum
-from dovetail.plan.bestmatch import STREAM_CELLS, Facts, Stream, Typed, plan_bestmatch
+from dovetail.plan.bestmatch import STREAM_CELLS, Facts, StreamOptions, plan_bestmatch
+from dovetail.plan.bestmatch_criteria import ColumnPair, CriterionFacts, Expression, ValueType, typed
 
 COLUMNS = {"R": ["t", "x", "cost"], "S": ["t", "x", "cost"]}
 NAMES = tuple(COLUMNS["R"])
 TYPES = (pa.timestamp("us"), pa.float64(), pa.int64())
 
 
-def key(name: str) -> tuple[Key, Key]:
-    return Key(f"`R`.`{name}`", "DOUBLE", "R"), Key(f"`S`.`{name}`", "DOUBLE", "S")
+def columns(name: str, kind: str, common: KeyType, watermarked: bool = False) -> ColumnPair:
+    sql = f"`R`.`{name}`", f"`S`.`{name}`"
+    return ColumnPair(("R", "S"), (name, name), sql, (kind, kind), common, watermarked)
 
 
-T10 = Typed(closest("t", within="10 seconds"), Axis("near_int", within=10_000_000), key("t"), watermarked=True)
-X5 = Typed(closest("x", within=5), Axis("near_float", within=5.0), key("x"))
-X = Typed(closest("x"), Axis("near_float"), key("x"))
-PRODUCT = Typed(least("R.cost * S.cost"), Axis("given", kind="int"), value="`R`.`cost` * `S`.`cost`")
+NUMBER, TIME = KeyType("DOUBLE", "float64"), KeyType("TIMESTAMP", "int", micros=1)
+Known = tuple[Criterion, CriterionFacts]
+T10 = closest("t", within="10 seconds"), columns("t", "timestamp", TIME, True)
+X5 = closest("x", within=5), columns("x", "double", NUMBER)
+X = closest("x"), columns("x", "double", NUMBER)
+PRODUCT = least("R.cost * S.cost"), Expression(("R", "S"), "`R`.`cost` * `S`.`cost`", ValueType("bigint", "whole"))
 
 
 def planned(
-    *typed: Typed, streams: str = "", by: bool = False, options: Options | None = None, stream: Stream | None = None
+    *known: Known,
+    streams: str = "",
+    by: bool = False,
+    options: Options | None = None,
+    stream: StreamOptions | None = None,
 ):
-    keys = (("rank", Key("`R`.`k`", "STRING", "R"), Key("`S`.`k`", "STRING", "S")),) if by else ()
-    marks = key("t") if stream is not None and stream.punctuation else None
-    facts = Facts(frozenset(streams), (NAMES, NAMES), (TYPES, TYPES), keys, marks, key("t"), bool(streams), 4)
-    return plan_bestmatch(("R", "S"), typed, facts, options or Options("left"), stream or Stream(), sample=True)
+    stream = stream or StreamOptions()
+    facts = Facts(
+        frozenset(streams),
+        (NAMES, NAMES),
+        (TYPES, TYPES),
+        tuple(facts for _, facts in known),
+        by=(columns("k", "string", KeyType("STRING", "rank")),) if by else (),
+        punctuation=columns("t", "timestamp", TIME) if stream.punctuation else None,
+        times=columns("t", "timestamp", TIME, bool(streams)) if stream.time else None,
+        shuffle_partitions=4,
+    )
+    given = [criterion for criterion, _ in known]
+    return plan_bestmatch(("R", "S"), given, facts, options or Options("left"), stream, sample=True)
 
 
 def test_a_stream_is_ordered_by_what_carries_a_watermark():
@@ -48,15 +65,15 @@ def test_a_stream_is_ordered_by_what_carries_a_watermark():
     assert planned(T10, streams="RS").cells == 1
     assert planned(T10, streams="RS", by=True).cells == STREAM_CELLS
     assert planned(X5, T10, streams="RS", options=Options("full")).cells == 1
-    assert planned(T10, X5, streams="RS", stream=Stream(read_ahead=3)).spec.ahead == 3
-    assert planned(X5, T10, streams="RS", stream=Stream(order="t", read_ahead=3)).spec.order == 1
-    marked = planned(X5, T10, streams="RS", stream=Stream(punctuation="t"))
+    assert planned(T10, X5, streams="RS", stream=StreamOptions(read_ahead=3)).spec.ahead == 3
+    assert planned(X5, T10, streams="RS", stream=StreamOptions(order="t", read_ahead=3)).spec.order == 1
+    marked = planned(X5, T10, streams="RS", stream=StreamOptions(punctuation="t"))
     assert (marked.spec.order, marked.spec.disorder, len(marked.keys[0])) == (0, "marks", 3)
-    assert "a mark in the other stream has passed its last candidate" in marked.text()
+    assert "punctuation in the other stream has passed its last candidate" in marked.text()
 
 
 def test_the_same_call_on_static_inputs_has_no_order():
-    plan = planned(X5, T10, stream=Stream(read_ahead=3))
+    plan = planned(X5, T10, stream=StreamOptions(read_ahead=3))
     assert (plan.spec.order, plan.spec.disorder) == (None, None)
 
 
@@ -68,18 +85,65 @@ def test_a_plan_travels():
 
 
 @pytest.mark.parametrize(
-    ("typed", "more", "kind", "words"),
+    ("known", "more", "kind", "words"),
     [
         ((X,), {"streams": "RS"}, UnboundedJoinError, "maximum distance"),
         ((X5,), {"streams": "RS"}, UnboundedJoinError, "how far the streams"),
-        ((T10,), {"streams": "R"}, ArgumentError, "beside the static input S"),
+        ((T10,), {"streams": "R"}, ArgumentError, "together with the static input S"),
         ((T10, PRODUCT), {"streams": "RS"}, ArgumentError, "only Spark can evaluate"),
-        ((X5,), {"streams": "RS", "stream": Stream(order="y")}, ArgumentError, "order='y'"),
+        ((X5,), {"streams": "RS", "stream": StreamOptions(order="y")}, ArgumentError, "order='y'"),
     ],
 )
-def test_what_cannot_run_is_refused(typed, more, kind, words):
+def test_what_cannot_run_is_refused(known, more, kind, words):
     with pytest.raises(kind, match=words):
-        planned(*typed, **more)
+        planned(*known, **more)
+
+
+def test_punctuation_has_the_type_of_what_orders_the_streams():
+    plan = planned(X5, T10, streams="RS", stream=StreamOptions(order="t", punctuation="t"))
+    assert plan.keys[0][-1].ddl == "TIMESTAMP"
+
+
+def test_only_rows_of_an_age_take_part():
+    plan = planned(X5, stream=StreamOptions(max_age=5, time="t"))
+    assert [key.ddl for key in plan.keys[0]] == ["DOUBLE", "TIMESTAMP"]
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "common", "axis", "ddls"),
+    [
+        ("whole", "whole", None, Axis("sum_int"), ["BIGINT", "BIGINT"]),
+        ("double", "whole", None, Axis("sum_float"), ["DOUBLE", "DOUBLE"]),
+        ("decimal", "whole", KeyType("DECIMAL(12,2)", "int", 100), Axis("sum_int"), ["DECIMAL(12,2)"] * 2),
+        ("decimal", "decimal", KeyType("DECIMAL(30,2)", "rank", 100), Axis("given", kind="float64"), None),
+        ("time", None, None, Axis("sum_int"), ["TIME", "BIGINT"]),
+        (None, "float", None, Axis("sum_float"), ["DOUBLE", "DOUBLE"]),
+        ("float", "float", None, Axis("given", kind="float64"), None),
+    ],
+)
+def test_types_decide_how_a_sum_is_computed(left, right, common, axis, ddls):
+    kinds = [None if sort is None else ValueType(sort, sort, precision=30) for sort in (left, right)]
+    terms = Sum(*(None if sort is None else sort for sort in (left, right)))
+    whole = ValueType("double", "double")
+    found = typed(least("a + b"), Expression(("R", "S"), "a + b", whole, terms, (kinds[0], kinds[1]), common))
+    assert found.axis == axis
+    assert (None if found.keys is None else [key.ddl for key in found.keys]) == ddls
+    assert found.value == (None if ddls else "CAST((a + b) AS DOUBLE)")
+
+
+def test_types_that_a_criterion_cannot_compare():
+    text = columns("x", "string", KeyType("STRING", "rank"))
+    for criterion, facts in (
+        (closest("x"), text),
+        (youngest("x"), columns("x", "double", NUMBER)),
+        (overlap("x"), text),
+        (most("x"), Expression(("R", "S"), "x", ValueType("string", "other"))),
+    ):
+        with pytest.raises(UnsupportedTypeError):
+            typed(criterion, facts)
+    for within, facts in (("1 second", X[1]), (5, T10[1])):
+        with pytest.raises(ArgumentError, match="the column holds"):
+            typed(closest("x", within=within), facts)
 
 
 def test_streams_say_what_they_take():
@@ -87,10 +151,13 @@ def test_streams_say_what_they_take():
         {"read_ahead": 0},
         {"read_ahead": 2, "punctuation": "p"},
         {"every": 5},
-        {"max_age": 5, "order": "t"},
+        {"max_age": 5, "time": "t", "order": "t"},
+        {"max_age": 5},
+        {"time": "t"},
+        {"order": 5},
     ):
         with pytest.raises(ArgumentError):
-            Stream(**arguments)
+            StreamOptions(**arguments)
 
 
 @pytest.mark.parametrize(

@@ -16,11 +16,12 @@ from hypothesis import strategies as st
 from dovetail.columns.codes import order_codes
 from dovetail.columns.segments import concat, unpack
 from dovetail.families.bestmatch import router
+from dovetail.families.bestmatch.outputs import output_names
 from dovetail.families.bestmatch.paper.schedule import accesses, crabstep, gallop
 from dovetail.families.bestmatch.router import COPY, Routing, cut_axes, static_routing
 from dovetail.families.bestmatch.spec import Axis
 from dovetail.families.bestmatch.stages import FinishStage, FitStage, RouteStage
-from dovetail.families.bestmatch.stream import BestKernel, output_names
+from dovetail.families.bestmatch.stream import BestKernel
 
 from .shapes import BY_NAME, NAMES, Join, joins, tables
 
@@ -235,16 +236,16 @@ def test_pages_are_in_grid_order_and_hold_every_row(grid, tmp_path):
     ]
     join = Join((BY_NAME["y.3"], BY_NAME["z1"]), "left")
     batches = [join.batch(side) for side in sides]
-    places, cells = grid_cells(join.spec(), *batches)
+    positions, cells = grid_cells(join.spec(), *batches)
     pages = Pages(tmp_path)
     windows = [
-        materialise(pages, batches[at], places[at], cells[at], page_rows=8, memory=64, grid=grid) for at in (0, 1)
+        materialise(pages, batches[at], positions[at], cells[at], page_rows=8, memory=64, grid=grid) for at in (0, 1)
     ]
     for window, side in zip(windows, sides, strict=True):
         assert window.firsts == sorted(window.firsts)
         assert all(last <= first for last, first in zip(window.lasts, window.firsts[1:], strict=False)) or grid
         rows = [pages.read(page) for page in window.pages]
-        assert sorted(n for batch in rows for n in batch.column("place").to_pylist()) == list(range(len(side)))
+        assert sorted(n for batch in rows for n in batch.column("row_number").to_pylist()) == list(range(len(side)))
         assert all(batch.num_rows <= 8 for batch in rows)
         if not grid:
             assert all(batch.num_rows == 8 for batch in rows)

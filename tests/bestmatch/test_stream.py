@@ -12,8 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.columns.segments import pack, unpack
+from dovetail.conditions.limits import Limit
+from dovetail.families.bestmatch.outputs import METRICS, output_names
 from dovetail.families.bestmatch.spec import BestSpec
-from dovetail.families.bestmatch.stream import METRICS, BestKernel, output_names
+from dovetail.families.bestmatch.stream import BestKernel
 from dovetail.families.bestmatch.stream_recent import RecentKernel
 
 from .shapes import BY_NAME, NAMES, Join, joins, tables
@@ -22,7 +24,7 @@ ORDERS = {"t4": "t", "x1": "x", "y.3": "y"}
 
 
 class Run:
-    """A kernel that is stored and made anew at every step, as Spark does."""
+    """A kernel that is stored and made again at every step, as Spark does."""
 
     def __init__(self, spec: BestSpec, kind: Any = BestKernel) -> None:
         self.spec, self.kind = spec, kind
@@ -300,13 +302,40 @@ def test_the_answer_over_the_last_while(join, left, right, parts, every, data):
 
 
 @pytest.mark.parametrize("materialise", ["standard", "grid"])
-@given(made=streams(hows=["left", "right", "full"], judged=False), memory=st.integers(1, 12))
+@given(
+    made=streams(hows=["left", "right", "full"], judged=False),
+    memory=st.builds(Limit, st.integers(1, 12)) | st.builds(Limit, st.integers(1, 2_000), st.just("bytes")),
+)
 def test_windows_on_disk(materialise, made, memory):
     join, left, right = made
     spec = replace(join.spec(), memory=memory, materialise=materialise)
     run = Run(spec)
     run.step([(0, join.batch(left)), (1, join.batch(right))], end=True)
     assert run.pairs() == join.expected(left, right)
+
+
+@pytest.mark.parametrize(
+    ("memory", "on_disk"),
+    [(Limit(100), False), (Limit(99), True), (Limit(1, "bytes"), True), (Limit(10**6, "bytes"), False)],
+)
+def test_windows_beyond_the_limit_go_to_disk(memory, on_disk):
+    """A limit in bytes counts as many rows as fit into it, at the width of the rows of the windows."""
+    join = Join((BY_NAME["t4"],), "left")
+    rows = join.batch([row(at, at) for at in range(50)])
+    run = Run(replace(join.spec(), memory=memory))
+    run.step([(0, rows), (1, rows)], end=True)
+    assert (run.counters["page_reads"] > 0) == on_disk
+    assert run.pairs() == Counter({(at, at): 1 for at in range(50)})
+
+
+def test_a_limit_in_bytes_is_that_of_the_rows():
+    join = Join((BY_NAME["t4"],), "left")
+    rows = join.batch([row(at, at) for at in range(50)])
+    size = 2 * rows.append_column("own", pa.array([True] * 50)).nbytes
+    for memory, on_disk in ((size, False), (size - 100, True)):
+        run = Run(replace(join.spec(), memory=Limit(memory, "bytes")))
+        run.step([(0, rows), (1, rows)], end=True)
+        assert (run.counters["page_reads"] > 0) == on_disk
 
 
 @pytest.mark.parametrize("how", ["left", "full"])

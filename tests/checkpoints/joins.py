@@ -33,7 +33,7 @@ JOINS: dict[str, Callable[[Inputs], DataFrame]] = {
     "best": lambda inputs: dt.bestmatch_join(
         inputs, on=[dt.closest("ts", within="4 seconds"), dt.closest("v", within=3)], by="k"
     ),
-    "approx": lambda inputs: dt.approx_join(inputs, on="A.k = B.k", memory=500, seed=1, cells=1),
+    "approx": lambda inputs: dt.approx_join(inputs, on="A.k = B.k", memory=500, seed=1, partitions=1),
 }
 
 

@@ -90,7 +90,7 @@ def test_bestmatch(by, how, partitions):
     held = np.zeros(routing.cells, dtype=np.int64)
     ties = np.arange(ROWS)
     for side in (0, 1):
-        _, cells, _ = routing.places(spec, side, hashes, [key, values] if by else [values], ties)
+        _, cells, _ = routing.assign(spec, side, hashes, [key, values] if by else [values], ties)
         held += np.bincount(cells, minlength=routing.cells)
     assert held.max() <= 1.5 * CELL
 

@@ -10,6 +10,7 @@ from dovetail.conditions.limits import memory_limit
 from dovetail.conditions.predicates import parse
 from dovetail.families.approx.spec import Allocation, Options, Policy
 from dovetail.plan.approx import plan_approx
+from dovetail.plan.estimates import plan_estimates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,67 +25,84 @@ def approx_join(
     seed: int | None = None,
     allocation: Allocation = "fixed",
     strata: int | None = None,
-    cells: int | None = None,
+    partitions: int | None = None,
     balance: bool = True,
     detail: bool = True,
 ) -> DataFrame:
-    """Join within a memory limit: a sample of the join, the most representative or the largest.
+    """Join within a memory limit: the result is a sample of the join, the most representative or the largest.
 
     Parameters
     ----------
-    inputs
-        A mapping from an alias to a DataFrame, all static or all streams.  Two, or with ``raj``, ``raj_hash`` and
-        ``exact`` more.
-    on
+    inputs : dict of str to DataFrame
+        The inputs by alias, all static or all streams.  Two, or more with the policies ``raj``, ``raj_hash`` and
+        ``exact``.
+    on : str
         The condition in Spark SQL over ``alias.column``.  All policies but ``raj`` and ``exact`` need an equality that
-        reaches every input; those two also take bands and inequalities alone.  Further comparisons are checked on what
-        meets, and Spark evaluates any other conjunct on the results.
-    memory
-        How much may be held, all cells together: a number of rows, or a size such as ``"64 MB"``.
-    policy
+        includes every input; those two also take bands and inequalities alone.  Further comparisons are checked on the
+        pairs that meet, and Spark evaluates any other conjunct on the results.
+    memory : int or str or None
+        How much may be held, all partitions together: a number of rows, or a size such as ``"64 MB"``.  None, for
+        ``exact`` only, sets no limit.
+    policy : str, optional
         Which rows stay when memory is full.
 
-        ``raj_hash``
-            a uniform sample within every stratum of join values; rare values are not lost;
+        ``raj_hash`` (default)
+            a uniform sample within every stratum of join values, so that rare values are not lost;
         ``raj``
             a uniform sample of every input;
         ``prob``, ``prob_hash``
-            the rows whose value the other input brings most often: the most results;
+            the rows whose value occurs most often in the other input: the most results;
         ``arrpj``
-            the rows of values that have produced most;
+            the rows of values that have produced the most results;
         ``exact``
-            every row; the query fails if they exceed `memory`, which may be None.
-    seed
-        Makes the choices reproducible.  None takes any.  A restarted stream goes on with the seed it began with.
-    allocation
-        For ``prob``: ``fixed`` gives both inputs the same part of the memory, ``variable`` lets them compete for all
-        of it.
-    strata
-        For ``raj_hash``: into how many strata the hash divides the join values of a cell, at most (default: 1024).
-    cells
-        In how many independent parts the join runs (default: 16, or fewer if memory is small).
-    balance
-        Whether a batch join counts the rows of all cells first and shares the memory in that proportion, so that the
-        results as they are represent the join.  That reads the keys of the inputs twice.  Streams share in equal parts.
-
-    detail
-        Whether results carry all that :func:`estimates` needs.  Without it they carry their weight alone, which suits
-        large results whose intervals nobody asks for.
+            every row; the query fails if they exceed `memory`.
+    seed : int, optional
+        Makes the choices reproducible; without it they are random.  A restarted stream continues with the seed that it
+        started with.
+    allocation : str, optional
+        For ``prob``: ``fixed`` (default) gives both inputs the same part of the memory, ``variable`` lets them compete
+        for all of it.
+    strata : int, optional
+        For ``raj_hash``: into how many strata, at most, the hash divides the join values of a partition (default:
+        1024).
+    partitions : int, optional
+        Into how many independent parts the join is divided (default: 16, or fewer if memory is small).  Each has its
+        part of the memory.
+    balance : bool, optional
+        Whether a batch join first counts the rows of all partitions and divides the memory in that proportion, so that
+        unweighted results represent the join (default: True).  That reads the keys of the inputs twice.  Streams divide
+        it equally.
+    detail : bool, optional
+        Whether results carry all that :func:`estimates` needs (default: True).  Otherwise they carry only their weight,
+        which suits large results of which no confidence intervals are needed.
 
     Returns
     -------
-    A lazy DataFrame with one struct column per alias, and the struct column ``sampling``: for ``raj``, ``raj_hash`` and
-    ``exact`` the ``weight`` of the result, the inverse of its inclusion probability; ``cell`` and ``at`` (the moment
-    within the cell); and what :func:`estimates` needs besides.
+    :class:`pyspark.sql.DataFrame`
+        Lazy, with one struct column per alias, and the struct column ``sampling``: for ``raj``, ``raj_hash`` and
+        ``exact`` the ``weight`` of the result, which is the inverse of its inclusion probability; ``cell`` and ``at``
+        (the partition, and the number of arrivals in it so far); and whatever else :func:`estimates` needs.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument has a value that the join does not take.
+    PredicateError
+        If the condition cannot be read, or the policy needs an equality that it does not have.
+
+    See Also
+    --------
+    estimates : Sizes, sums and averages of the complete join, from a sample.
+    quality : How well a sample represents the complete join.
 
     Examples
     --------
     >>> r = spark.range(1000).selectExpr("id % 10 AS k", "id AS x")
     >>> s = spark.range(1000).selectExpr("id % 10 AS k", "id AS y")
-    >>> some = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=200, seed=1)
-    >>> some.columns
+    >>> sample = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=200, seed=1)
+    >>> sample.columns
     ['R', 'S', 'sampling']
-    >>> some.where("R.k <> S.k").count(), some.count() < 100_000
+    >>> sample.where("R.k <> S.k").count(), sample.count() < 100_000
     (0, True)
     """
     from dovetail.spark.frames import check_inputs
@@ -97,86 +115,117 @@ def approx_join(
         allocation=allocation,
         seed=secrets.randbits(63) if seed is None else seed,
         strata=strata,
-        cells=cells,
+        partitions=partitions,
         balance=balance,
         detail=detail,
     )
     frames = check_inputs(inputs)
-    predicate = parse(on, {alias: frame.columns for alias, frame in frames.items()})
-    plan = plan_approx(tuple(frames), predicate, theta_facts(frames, predicate), options)
+    columns = {alias: frame.columns for alias, frame in frames.items()}
+    predicate = parse(on, columns)
+    plan = plan_approx(columns, predicate, theta_facts(frames, predicate), options)
     return approx_frame(frames, plan)
 
 
 def estimates(
-    sample: DataFrame,
+    frame: DataFrame,
     measures: Mapping[str, str] | None = None,
     *,
     by: str | Sequence[str] = (),
     confidence: float = 0.95,
 ) -> DataFrame:
-    """Sizes, sums and averages of the complete join, from a sample of it, with confidence intervals.
+    """Estimate sizes, sums and averages of the complete join from a sample of it, with confidence intervals.
 
     Parameters
     ----------
-    sample
-        What :func:`approx_join` returned under ``raj``, ``raj_hash`` or ``exact``, or rows of it that were filtered or
-        stored in the meantime; its column ``sampling`` must be there.
-    measures
-        A name for each measure: ``count(*)``, ``count(expression)``, ``sum(expression)`` or ``avg(expression)`` over
-        the columns of the sample (default: ``{"rows": "count(*)"}``).
-    by
+    frame : :class:`pyspark.sql.DataFrame`
+        Results of :func:`approx_join` with the policy ``raj``, ``raj_hash`` or ``exact``.  They may have been filtered,
+        or stored and read again, as long as the column ``sampling`` is there.
+    measures : dict of str to str, optional
+        The measures by name: ``count(*)``, ``count(expression)``, ``sum(expression)`` or ``avg(expression)`` over the
+        columns of `frame` (default: ``{"rows": "count(*)"}``).
+    by : str or list of str, optional
         Expressions to group by, such as ``"R.region"`` or ``"R.x > 5 AS large"``.
-    confidence
-        How often an interval should hold the true value.
+    confidence : float, optional
+        How often an interval should contain the true value (default: 0.95).
 
     Returns
     -------
-    A lazy DataFrame with the columns of `by`, and for each measure a struct of ``estimate``, ``error`` (the standard
-    error), ``low`` and ``high``.  A group that the sample missed altogether is missing here too.
+    :class:`pyspark.sql.DataFrame`
+        Lazy, with the columns of `by`, and for each measure a struct of ``estimate``, ``error`` (the standard error),
+        ``low`` and ``high``.  A group that has no row in the sample is missing.
+
+    Raises
+    ------
+    ArgumentError
+        If `frame` is a stream or carries no weights, or an argument has a value that is not taken.
+    PredicateError
+        If Spark cannot evaluate a measure or a group.
+
+    See Also
+    --------
+    approx_join : A sample of a join within a memory limit.
 
     Examples
     --------
     >>> r = spark.range(2000).selectExpr("id % 10 AS k", "id AS x")
     >>> s = spark.range(2000).selectExpr("id % 10 AS k")
-    >>> some = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=400, seed=1)
-    >>> found = dt.estimates(some, {"rows": "count(*)", "mean": "avg(R.x)"}).first()
-    >>> found.rows.low <= 400_000 <= found.rows.high, found.mean.low <= 999.5 <= found.mean.high
+    >>> sample = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=400, seed=1)
+    >>> figures = dt.estimates(sample, {"rows": "count(*)", "mean": "avg(R.x)"}).first()
+    >>> figures.rows.low <= 400_000 <= figures.rows.high, figures.mean.low <= 999.5 <= figures.mean.high
     (True, True)
     """
+    from dovetail.spark.frames import check_frame
     from dovetail.spark.joins.approx_estimates import estimates_frame
 
-    return estimates_frame(sample, measures, by, confidence)
+    check_frame("frame", frame)
+    return estimates_frame(frame, plan_estimates(measures, by, confidence, streaming=frame.isStreaming))
 
 
-def quality(sample: DataFrame, complete: DataFrame | None = None, *, on: str, over: str | None = None) -> DataFrame:
-    """How much of a join a sample holds, and how well it represents the rest.
+def quality(frame: DataFrame, complete: DataFrame | None = None, *, on: str, over: str | None = None) -> DataFrame:
+    """Measure how much of a join a sample contains, and how well it represents the rest.
 
     Parameters
     ----------
-    sample
-        Results of an approximate join.
-    complete
-        The complete result.  Without it, the weights of the sample say what it would look like.
-    on
-        The join value: an expression over the columns of `sample` and of `complete`, such as ``"R.k"``.
-    over
-        An expression over the columns of `sample` for the moment of a result, such as ``"sampling.at div 1000"``.
-        There is then a row for every moment, and it counts all results up to it.
+    frame : :class:`pyspark.sql.DataFrame`
+        Results of :func:`approx_join`.
+    complete : :class:`pyspark.sql.DataFrame`, optional
+        The complete result.  Without it, the weights of the sample estimate it.
+    on : str
+        The join value: an expression over the columns of `frame` and of `complete`, such as ``"R.k"``.
+    over : str, optional
+        An expression over the columns of `frame` for the moment of a result, such as ``"sampling.at div 1000"``.
+        There is then a row for every moment, which counts all results up to it.
 
     Returns
     -------
-    A lazy DataFrame with ``moment`` if `over` is given, ``results``, ``complete`` (rows of the complete join),
-    ``share``, ``mse`` (the paper's Equation 1) and ``js`` (Equation 3, the Jensen-Shannon divergence, from 0 to ln 2).
+    :class:`pyspark.sql.DataFrame`
+        Lazy, with ``moment`` if `over` is given, ``results``, ``complete`` (rows of the complete join), ``share``,
+        ``mse`` (the paper's Equation 1) and ``js`` (Equation 3, the Jensen-Shannon divergence, from 0 to ln 2).
+
+    Raises
+    ------
+    ArgumentError
+        If `frame` carries no weights and `complete` is not given.
+    PredicateError
+        If Spark cannot evaluate `on` or `over`.
+
+    See Also
+    --------
+    approx_join : A sample of a join within a memory limit.
 
     Examples
     --------
     >>> r = spark.range(1000).selectExpr("id % 10 AS k")
-    >>> whole = dt.approx_join({"R": r, "S": r}, on="R.k = S.k", memory=None, policy="exact")
-    >>> some = dt.approx_join({"R": r, "S": r}, on="R.k = S.k", memory=200, seed=1)
-    >>> found = dt.quality(some, whole, on="R.k").first()
-    >>> 0 < found.share < 1, found.js < 0.01, found.complete
+    >>> complete = dt.approx_join({"R": r, "S": r}, on="R.k = S.k", memory=None, policy="exact")
+    >>> sample = dt.approx_join({"R": r, "S": r}, on="R.k = S.k", memory=200, seed=1)
+    >>> measured = dt.quality(sample, complete, on="R.k").first()
+    >>> 0 < measured.share < 1, measured.js < 0.01, measured.complete
     (True, True, 100000.0)
     """
+    from dovetail.spark.frames import check_frame
     from dovetail.spark.joins.approx_estimates import quality_frame
 
-    return quality_frame(sample, complete, on, over)
+    check_frame("frame", frame)
+    if complete is not None:
+        check_frame("complete", complete)
+    return quality_frame(frame, complete, on, over)

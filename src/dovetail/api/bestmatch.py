@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 
 from dovetail.conditions.criteria import Closest, Criterion, Extreme, Overlap, Prefer, Youngest
 from dovetail.conditions.durations import duration
+from dovetail.conditions.limits import memory_limit
 from dovetail.errors import ArgumentError
 from dovetail.families.bestmatch.spec import How, Materialisation, Options, Unmatched
-from dovetail.plan.bestmatch import Stream, plan_bestmatch
+from dovetail.plan.bestmatch import StreamOptions, plan_bestmatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,7 +30,7 @@ def bestmatch_join(
     max_age: str | timedelta | None = None,
     time: str | None = None,
     every: str | timedelta | None = None,
-    memory: int | None = None,
+    memory: int | str | None = None,
     materialise: Materialisation = "standard",
     partitions: int | None = None,
     sample: bool = True,
@@ -40,39 +41,61 @@ def bestmatch_join(
 
     Parameters
     ----------
-    inputs
-        A mapping from an alias to a DataFrame: two static inputs, or two streams.
-    on
+    inputs : dict of str to DataFrame
+        The inputs by alias: two static inputs, or two streams.
+    on : list of Criterion
         The criteria: :func:`closest`, :func:`least`, :func:`most`, :func:`overlap`, :func:`youngest`, :func:`prefer`.
-    how
-        ``inner``: the best of all pairs.  ``left``, ``right``, ``full``: the best pairs of each row of one or either
-        input.
-    by
-        Columns of both inputs on which the rows of a pair agree; pairs compete within each key.
-    unmatched
-        What becomes of a row without any candidate in a left, right or full join: ``drop``, as in the paper, or
-        ``keep`` it beside NULL.
-    order, read_ahead, punctuation
-        For streams: the column of the criterion (with ``within``) by which they are ordered, by default the first,
-        and what tells how far a stream has come.  By default Spark's watermark does.  ``read_ahead=c``: once c
-        consecutive rows lie above a value, nothing below it is still to come; 1 for streams in order.
-        ``punctuation="p"``: a value in the column p promises that no smaller one comes after it, on a row of its own
-        or on any other.
-    max_age, time, every
-        Only rows of the last `max_age` take part, by the column `time`.  The join is evaluated at every time at which a
-        row arrives, or every so often, and the result has that time in the column ``_time``.
-    memory, materialise
-        Rows of a window that the join may hold at a time.  Larger windows go to local disk, in pages, by ``standard``
-        or ``grid`` materialisation.
-    partitions
+    how : str, optional
+        ``inner`` (default) finds the best of all pairs; ``left``, ``right`` and ``full`` find the best pairs of each
+        row of the left, the right or either input.
+    by : str or list of str, optional
+        Columns of both inputs that must be equal; pairs compete within each key.
+    unmatched : str, optional
+        What happens to a row without any candidate in a left, right or full join: ``drop`` (default), as in the paper,
+        or ``keep``, with NULL for the other input.
+    order : str, optional
+        For streams: the column of the criterion (with ``within``) by which they are ordered (default: the first).
+    read_ahead : int, optional
+        For streams without a watermark: once that many consecutive rows lie above a value, no row below it is still to
+        come; 1 for streams in order.
+    punctuation : str, optional
+        For streams without a watermark: a column in which a value promises that no smaller one comes after it, on a row
+        of its own or on any other.
+    max_age : str or datetime.timedelta, optional
+        Only rows of that age or younger take part, by the column `time`.  The join is evaluated at every time at which
+        a row arrives, and the result has that time in the column ``_time``.
+    time : str, optional
+        The time column for `max_age`.
+    every : str or datetime.timedelta, optional
+        Evaluate the join at multiples of this length of time instead.
+    memory : int or str, optional
+        How much of its windows a left, right or full join may hold at a time: a number of rows, or a size such as
+        ``"64 MB"``.  Larger windows go to local disk, in pages.
+    materialise : str, optional
+        How windows are written to disk: ``standard`` (default) or ``grid``.
+    partitions : int, optional
         The number of shuffle partitions (default: the session's).
-    sample
-        Whether a sample of both inputs, read within the same action, may decide where rows go.
+    sample : bool, optional
+        Whether a sample of both inputs, read within the same action, may decide where rows go (default: True).
 
     Returns
     -------
-    A lazy DataFrame with one struct column per alias.  An inner join of streams has ``_change`` beside them:
-    ``insert`` for a pair that is now among the best, ``retract`` for one that no longer is.
+    :class:`pyspark.sql.DataFrame`
+        Lazy, with one struct column per alias.  An inner join of streams also has the column ``_change``: ``insert``
+        for a pair that is now among the best, ``retract`` for one that no longer is.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument has a value that the join does not take.
+    UnboundedJoinError
+        If nothing says when the best pairs of a stream are final.
+    UnsupportedTypeError
+        If a criterion names a column of a type that it cannot compare.
+
+    See Also
+    --------
+    asof_join : The nearest row in time, one for each row.
 
     Notes
     -----
@@ -105,24 +128,20 @@ def bestmatch_join(
     if len(frames) != 2:
         raise ArgumentError(f"inputs holds {len(frames)} inputs", accepted="two")
     criteria = _criteria(on)
-    options = Options(how, unmatched, partitions, memory, materialise)
-    stream = Stream(
+    limit = None if memory is None else memory_limit(memory)
+    options = Options(how, unmatched, partitions, limit, materialise)
+    stream = StreamOptions(
         order,
         read_ahead,
         punctuation,
         None if max_age is None else duration(max_age, argument="max_age"),
+        time,
         None if every is None else duration(every, argument="every"),
     )
-    if (max_age is None) != (time is None):
-        raise ArgumentError("max_age= without time=, or time= without max_age=", accepted="both or neither")
-    for name, value in (("order", order), ("punctuation", punctuation), ("time", time)):
-        if value is not None and not isinstance(value, str):
-            raise ArgumentError(f"{name}={value!r}", accepted="the name of a column of both inputs")
     if not isinstance(sample, bool):
         raise ArgumentError(f"sample={sample!r}", accepted="True or False")
-    keys = _keys(by)
-    typed, facts = best_facts(frames, criteria, keys, punctuation=punctuation, time=time, order=order)
-    plan = plan_bestmatch(tuple(frames), typed, facts, options, stream, sample=sample)
+    facts = best_facts(frames, criteria, _keys(by), punctuation=punctuation, time=time)
+    plan = plan_bestmatch(tuple(frames), criteria, facts, options, stream, sample=sample)
     return best_frame(frames, plan)
 
 
@@ -142,7 +161,7 @@ def _criteria(on: object) -> list[Criterion]:
         return [on]
     if isinstance(on, str) or not isinstance(on, Sequence) or not on:
         raise ArgumentError(f"on={on!r}", accepted=accepted)
-    for one in on:
-        if not isinstance(one, Closest | Extreme | Overlap | Prefer | Youngest):
-            raise ArgumentError(f"on holds {one!r}, which is not a criterion", accepted=accepted)
+    for criterion in on:
+        if not isinstance(criterion, Closest | Extreme | Overlap | Prefer | Youngest):
+            raise ArgumentError(f"on has {criterion!r}, which is not a criterion", accepted=accepted)
     return list(on)

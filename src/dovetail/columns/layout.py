@@ -48,6 +48,18 @@ STREAM_CELL, ARRIVAL = "cell", "place"
 """In streams: the cell, under which Spark stores its state, and the position of a segment in the order of arrival."""
 STREAM_COLUMNS = (STREAM_CELL, SIDE, ARRIVAL, SEGMENT)
 """The columns of packed rows on their way to the cells of :mod:`dovetail.spark.stream`."""
+PARTITION = "p"
+"""The number of the partition that a row comes from."""
+ROW_ARRIVAL = "a"
+"""The position of a row in the order of arrival."""
+CHANGE, INSTANT = "_change", "_time"
+"""Columns of a best-match join of streams: whether a pair was inserted or retracted, and when an answer holds."""
+VALUE = "e"
+"""Prefix of the values that Spark computes for candidate pairs."""
+GROUP, LEFT_ROW, RIGHT_ROW, OWNED = "g", "i", "j", "o"
+"""Of a candidate pair: the group it competes in, its two rows, and whether it leaves from this cell."""
+WEIGHT, SAMPLE_CELL, MOMENT, STRATUM, JOIN_VALUE = "weight", "cell", "at", "stratum", "value"
+"""How a result was sampled: what it stands for, where and when, its stratum, and the hash of its join value."""
 
 
 def columns_of(prefix: str, count: int) -> list[str]:

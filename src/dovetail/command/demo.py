@@ -334,7 +334,7 @@ def _sample(console: Console, spark: SparkSession, seen: Seen) -> None:
     began = time.perf_counter()
     with console.status("Joining ..."):
         frames = dict(zip(("click", "order"), map(spark.createDataFrame, tables), strict=True))
-        some = dt.approx_join(frames, on=on, memory=_MEMORY, seed=7, cells=2)
+        some = dt.approx_join(frames, on=on, memory=_MEMORY, seed=7, partitions=2)
         rows = some.selectExpr("click.product", "sampling.weight").collect()
     seen.sample = {name: float(count) for name, count in Counter(row[0] for row in rows).items()}
     seconds = time.perf_counter() - began

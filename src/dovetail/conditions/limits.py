@@ -24,6 +24,16 @@ class Limit:
     def __str__(self) -> str:
         return f"{self.amount:,} {self.unit}"
 
+    def rows(self, count: int, size: int) -> int:
+        """How many rows may be held, at least one, where `count` rows take `size` bytes.
+
+        Examples
+        --------
+        >>> Limit(100).rows(10, 800), Limit(100, "bytes").rows(10, 250), Limit(1, "bytes").rows(10, 250)
+        (100, 4, 1)
+        """
+        return self.amount if self.unit == "rows" or not size else max(1, self.amount * count // size)
+
 
 def memory_limit(value: int | str) -> Limit:
     """Read the argument ``memory=``.
@@ -42,15 +52,15 @@ def memory_limit(value: int | str) -> Limit:
     """
     given = f"memory={value!r}"
     if isinstance(value, str):
-        found = _SIZE.fullmatch(value)
+        match = _SIZE.fullmatch(value)
         unit = (
-            _UNITS.get(found[2].lower().removesuffix("s") if len(found[2]) > 2 else found[2].lower()) if found else None
+            _UNITS.get(match[2].lower().removesuffix("s") if len(match[2]) > 2 else match[2].lower()) if match else None
         )
-        if found is None or unit is None:
+        if match is None or unit is None:
             raise ArgumentError(
                 f"{given} is not an amount of memory", accepted=MEMORY, hint="units: B, KB, MB, GB, KiB, MiB, GiB"
             )
-        size = int(Decimal(found[1]) * unit)
+        size = int(Decimal(match[1]) * unit)
         if size < 1:
             raise ArgumentError(f"{given} is no memory at all", accepted=MEMORY)
         return Limit(size, "bytes")

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-
-import pyarrow as pa
+from itertools import chain
 
 from dovetail.conditions.comparison import Comparison, Key, KeyType, Kind, build_step
+from dovetail.conditions.components import components
 from dovetail.conditions.forms import Equality, Predicate, Term
 from dovetail.conditions.names import bare
 from dovetail.errors import ArgumentError, PredicateError, listing
-from dovetail.families.approx.spec import STRATA, ApproxSpec, Edge, Options, cell_count
+from dovetail.families.approx.spec import GREEDY, STRATA, ApproxSpec, Edge, Options, cell_count
 from dovetail.plan.theta import Facts
 
 RESERVED = "sampling"
-"""The column beside the aliases that says how a result was sampled."""
+"""The column next to the aliases that says how a result was sampled."""
 
-_TWO = ("prob", "prob_hash", "arrpj")
+_Equalities = list[tuple[Equality, KeyType]]
 _KEEPS = {
     "exact": "every row; the query fails if they exceed the memory",
     "prob": "the rows whose join value the other input brings most often",
@@ -39,39 +40,14 @@ class ApproxPlan:
     options: Options
     value: tuple[tuple[Key, ...], ...]
     """For each input the keys that make up the common join value."""
-    keys: tuple[tuple[Key, ...], ...]
-    kinds: tuple[Kind, ...]
-    edges: tuple[Edge, ...]
-    cells: int
+    spec: ApproxSpec
     partitions: int
     """Shuffle partitions of a batch join: a cell is never divided, so more than cells would stay empty."""
 
     @property
     def balanced(self) -> bool:
-        """Whether the rows of the cells are counted first, so that memory can follow them."""
-        return not self.streams and self.cells > 1 and self.options.balance and self.options.memory is not None
-
-    def spec(self, payload: tuple[int, ...], types: tuple[tuple[pa.DataType, ...], ...]) -> ApproxSpec:
-        """The kernel's description of the join, for inputs with so many columns of these types."""
-        options = self.options
-        return ApproxSpec(
-            aliases=self.inputs,
-            payload=payload,
-            keys=self.keys,
-            value=tuple(
-                tuple(self.keys[at].index(key) for key in keys) for at, keys in enumerate(self.value)
-            ),
-            kinds=self.kinds,
-            edges=self.edges,
-            policy=options.policy,
-            memory=options.memory,
-            allocation=options.allocation,
-            seed=options.seed,
-            strata=options.strata or STRATA,
-            cells=self.cells,
-            types=types,
-            detail=options.detail,
-        )  # fmt: skip
+        """Whether the rows of the cells are counted first, so that each gets memory in proportion."""
+        return not self.streams and self.spec.cells > 1 and self.options.balance and self.options.memory is not None
 
     def text(self) -> str:
         """The plan as lines of text, most important first."""
@@ -101,15 +77,15 @@ class ApproxPlan:
             "policy": options.policy,
             "memory": "" if options.memory is None else str(options.memory),
             "allocation": options.allocation,
-            "number of strata": str(options.strata or STRATA),
-            "number of cells": str(self.cells),
+            "number of strata": str(self.spec.strata),
+            "number of cells": str(self.spec.cells),
         }
 
     def _shares(self) -> str:
-        if self.cells == 1:
+        if self.spec.cells == 1:
             return "all in one cell"
         how = "in proportion to their rows, which are counted first" if self.balanced else "in equal parts"
-        return f"shared by {self.cells} cells {how}"
+        return f"shared by {self.spec.cells} cells {how}"
 
     def _meets(self) -> str:
         parts = [" = ".join(key.sql for key in keys) for keys in zip(*self.value, strict=True)]
@@ -121,18 +97,21 @@ class ApproxPlan:
         return f"{value}, by its value" + (f"; {' AND '.join(checked)} checked" if checked else "")
 
     def _routing(self) -> str:
-        return (
-            f"the hash of the join value chooses one of {self.cells} cells" if self.value[0] else "all rows to one cell"
-        )
+        if not self.value[0]:
+            return "all rows to one cell"
+        return f"the hash of the join value chooses one of {self.spec.cells} cells"
 
 
-def plan_approx(inputs: tuple[str, ...], predicate: Predicate, facts: Facts, options: Options) -> ApproxPlan:
-    """Decide how an approximate join runs, or say why it cannot."""
+def plan_approx(
+    columns: Mapping[str, Sequence[str]], predicate: Predicate, facts: Facts, options: Options
+) -> ApproxPlan:
+    """Decide how an approximate join runs, or say why it cannot; `columns` are those of each input, by alias."""
+    inputs = tuple(columns)
     _check_inputs(inputs, facts, options)
     value, kinds, left_over = _common_value(inputs, facts)
     edges = _edges(inputs, left_over, facts)
     _check_condition(inputs, value, edges, options)
-    cells = cell_count(options.memory, len(inputs), options.cells) if value[0] else 1
+    cells = cell_count(options.memory, len(inputs), options.partitions) if value[0] else 1
     _check_cells(cells, value, inputs, options)
     keys: list[list[Key]] = [list(dict.fromkeys(part)) for part in value]
     for edge in edges:
@@ -146,10 +125,21 @@ def plan_approx(inputs: tuple[str, ...], predicate: Predicate, facts: Facts, opt
         rests=tuple(rest.sql for rest in predicate.rests),
         options=options,
         value=value,
-        keys=tuple(tuple(part) for part in keys),
-        kinds=kinds,
-        edges=edges,
-        cells=cells,
+        spec=ApproxSpec(
+            aliases=inputs,
+            payload=tuple(len(names) for names in columns.values()),
+            keys=tuple(tuple(part) for part in keys),
+            value=tuple(tuple(keys[side].index(key) for key in part) for side, part in enumerate(value)),
+            kinds=kinds,
+            edges=edges,
+            policy=options.policy,
+            memory=options.memory,
+            allocation=options.allocation,
+            seed=options.seed,
+            strata=options.strata or STRATA,
+            cells=cells,
+            detail=options.detail,
+        ),
         partitions=min(cells, facts.shuffle_partitions),
     )
 
@@ -158,11 +148,11 @@ def _check_inputs(inputs: tuple[str, ...], facts: Facts, options: Options) -> No
     static = [alias for alias in inputs if alias not in facts.streams]
     if static and facts.streams:
         raise ArgumentError(
-            f"the static input(s) {listing(static)} beside the stream(s) {listing(facts.streams)}",
+            f"the static input(s) {listing(static)} together with the stream(s) {listing(facts.streams)}",
             accepted="inputs that are all streams or all static",
             hint="a stream and a static table join in Spark without any state: stream.join(table, ...)",
         )
-    if len(inputs) > 2 and options.policy in _TWO:
+    if len(inputs) > 2 and options.policy in GREEDY:
         raise ArgumentError(
             f"policy={options.policy!r} with {len(inputs)} inputs",
             accepted="two inputs, or policy='raj_hash', 'raj' or 'exact'",
@@ -177,12 +167,12 @@ def _check_inputs(inputs: tuple[str, ...], facts: Facts, options: Options) -> No
 
 def _common_value(
     inputs: tuple[str, ...], facts: Facts
-) -> tuple[tuple[tuple[Key, ...], ...], tuple[Kind, ...], list[tuple[Equality, KeyType]]]:
-    """The keys that all inputs are equal in, and the equalities that they do not cover."""
+) -> tuple[tuple[tuple[Key, ...], ...], tuple[Kind, ...], _Equalities]:
+    """The keys in which all inputs are equal, and the equalities that they do not cover."""
     value: list[list[Key]] = [[] for _ in inputs]
     kinds: list[Kind] = []
-    left_over: list[tuple[Equality, KeyType]] = []
-    for members in _classes(facts.equalities):
+    left_over: _Equalities = []
+    for members in _equal_terms(list(facts.equalities)):
         chosen: dict[str, Term] = {}
         for equality, _ in members:
             for term in (equality.left, equality.right):
@@ -203,23 +193,24 @@ def _common_value(
     return tuple(tuple(keys) for keys in value), tuple(kinds), left_over
 
 
-def _classes(equalities: tuple[tuple[Equality, KeyType], ...]) -> list[list[tuple[Equality, KeyType]]]:
-    """Equalities that hang together through their terms."""
-    found: list[tuple[set[Term], list[tuple[Equality, KeyType]]]] = []
-    for equality, kind in equalities:
-        terms, members = {equality.left, equality.right}, [(equality, kind)]
-        apart = []
-        for other_terms, other_members in found:
-            if terms & other_terms:
-                terms |= other_terms
-                members = [*other_members, *members]
-            else:
-                apart.append((other_terms, other_members))
-        found = [*apart, (terms, members)]
-    return [members for _, members in found]
+def _equal_terms(equalities: _Equalities) -> list[_Equalities]:
+    """Equalities that are connected through their terms, one list for each set of terms that are all equal.
+
+    The hash of the keys depends on the order of the lists and on the first term of each input, and stored state depends
+    on the hash.  Both orders are those of one equality added after the other: its list moves to the end, and lists that
+    it connects are taken in reverse.
+    """
+    lists = []
+    for terms in components((equality.left, equality.right) for equality, _ in equalities):
+        positions = [at for at, (equality, _) in enumerate(equalities) if equality.left in terms]
+        lists.append((positions[-1], [equalities[at] for at in positions]))
+    return [
+        [*chain.from_iterable(reversed(_equal_terms(members[:-1]))), members[-1]]
+        for _, members in sorted(lists, key=lambda entry: entry[0])
+    ]
 
 
-def _edges(inputs: tuple[str, ...], left_over: list[tuple[Equality, KeyType]], facts: Facts) -> tuple[Edge, ...]:
+def _edges(inputs: tuple[str, ...], left_over: _Equalities, facts: Facts) -> tuple[Edge, ...]:
     edges = []
     for at, a in enumerate(inputs):
         for further, b in enumerate(inputs[at + 1 :], start=at + 1):
@@ -259,14 +250,14 @@ def _check_condition(
 
 
 def _check_cells(cells: int, value: tuple[tuple[Key, ...], ...], inputs: tuple[str, ...], options: Options) -> None:
-    if not value[0] and options.cells not in (None, 1):
+    if not value[0] and options.partitions not in (None, 1):
         raise ArgumentError(
-            f"cells={options.cells} without a common join value",
-            accepted="cells=1: without an equality over all inputs every row may match any other",
+            f"partitions={options.partitions} without a common join value",
+            accepted="partitions=1: without an equality over all inputs every row may match any other",
         )
     memory = options.memory
     if memory is not None and memory.unit == "rows" and memory.amount < cells * len(inputs):
         raise ArgumentError(
-            f"memory={memory.amount} for {len(inputs)} inputs in {cells} cell(s)",
-            accepted=f"at least {cells * len(inputs)}: one row of every input in every cell",
+            f"memory={memory.amount} for {len(inputs)} inputs in {cells} partition(s)",
+            accepted=f"at least {cells * len(inputs)}: one row of every input in every partition",
         )

@@ -168,7 +168,7 @@ def test_mistakes_are_told_before_anything_runs(spark, sides):
     with pytest.raises(ArgumentError, match="memory=None"):
         dt.approx_join(both, on="R.k = S.k", memory=None)
     with pytest.raises(ArgumentError, match="memory=3 for 2 inputs in 4"):
-        dt.approx_join(both, on="R.k = S.k", memory=3, cells=4)
+        dt.approx_join(both, on="R.k = S.k", memory=3, partitions=4)
     with pytest.raises(ArgumentError, match="with 3 inputs"):
         dt.approx_join({**both, "T": r}, on="R.k = S.k AND S.k = T.k", memory=100, policy="prob")
     with pytest.raises(PredicateError, match="join value that all inputs have in common"):
@@ -178,7 +178,7 @@ def test_mistakes_are_told_before_anything_runs(spark, sides):
     with pytest.raises(ArgumentError, match="alias 'Sampling'"):
         dt.approx_join({"Sampling": r, "S": s}, on="Sampling.k = S.k", memory=100)
     stream = spark.readStream.format("rate").load()
-    with pytest.raises(ArgumentError, match="beside the stream"):
+    with pytest.raises(ArgumentError, match="together with the stream"):
         dt.approx_join({"R": stream, "S": s}, on="R.value = S.k", memory=100)
     some = dt.approx_join(both, on="R.k = S.k", memory=100, policy="prob")
     with pytest.raises(ArgumentError, match="carry no weights"):
@@ -206,7 +206,7 @@ def test_the_plan_in_words(sides, capsys):
 
 def sampled(spark, folders: dict[str, Path], policy: str, seed: int | None):
     inputs = {alias: source(spark, folder, SCHEMA) for alias, folder in folders.items()}
-    return dt.approx_join(inputs, on="R.k = S.k", memory=300, policy=policy, seed=seed, cells=2)
+    return dt.approx_join(inputs, on="R.k = S.k", memory=300, policy=policy, seed=seed, partitions=2)
 
 
 def test_a_stream_that_is_stopped_and_started_again(spark, tmp_path):

@@ -1,11 +1,11 @@
-"""What all policies share, compiled: random numbers, lists of held rows, the probe, and the division of memory.
+"""What all policies share, compiled: random numbers, chains of held rows, the probe, and the division of memory.
 
-Rows of all inputs that take part in a call have one number space: the rows held so far and the new ones.  Nothing moves
-when a row enters or leaves memory; it is linked into the list of its join value, or unlinked.
+Rows of all inputs that take part in a call share one numbering: the rows held so far and the new ones.  Nothing moves
+when a row enters or leaves memory; it is linked into the chain of its join value, or unlinked.
 
 Functions that allocate nothing are compiled without reference counts (``_nrt=False``): Numba would count references at
 every access to an array inside a tuple, which takes two to three times as long as the work itself.  What the loop over
-arrivals calls is put into it (``forceinline=True``): a call would hand over every field of every tuple, some hundred
+arrivals calls is inlined into it (``forceinline=True``): a call would pass every field of every tuple, some hundred
 words, and that alone took as long again as the work.
 """
 
@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.columns.hashing import GOLDEN, mixed
 from dovetail.columns.numba_cache import njit
 
 Index = npt.NDArray[np.int64]
@@ -23,12 +24,12 @@ Grid = npt.NDArray[np.int64]
 Links = npt.NDArray[np.int32]
 """Row numbers within a call, in half the space: a probe follows them from row to row, and they should fit a cache."""
 
-FRESH = -2
-"""The depth of a probe that has not begun."""
+NOT_STARTED = -2
+"""The depth of a probe that has not started."""
 
 
 class Rows(NamedTuple):
-    """Facts about rows, by row: input, list, join value, stratum, random draw, cost in memory."""
+    """Facts about rows, by row: input, chain, join value, stratum, random draw, cost in memory."""
 
     side: Index
     bucket: Index
@@ -48,8 +49,8 @@ class Axes(NamedTuple):
     high: Grid
 
 
-class Lists(NamedTuple):
-    """Held rows by input and join value, doubly linked; -1 ends a list."""
+class Chains(NamedTuple):
+    """Held rows by input and join value, doubly linked; -1 ends a chain."""
 
     head: Grid
     after: Links
@@ -59,24 +60,25 @@ class Lists(NamedTuple):
     """Held rows by input and join value."""
 
 
-class Room(NamedTuple):
+class Memory(NamedTuple):
     """Memory and what is known of each input.
 
-    ``total`` is [limit, all inputs saturated]; most others have one entry per input: rows that asked for a place, rows
-    that have one, the dearest row so far, the places it may fill, rows too large for any place.  ``peak`` is the most
-    that was ever held: [rows, in the limit's unit].
+    ``limit`` and ``saturated`` (whether all inputs are) have one entry; ``peak`` is the most that was ever held: [rows,
+    in the limit's unit].  The others have one entry per input: rows that asked for a slot, rows that have one, the cost
+    of the most expensive row so far, the slots that the input may fill, rows too large for any slot.
     """
 
-    total: Index
+    limit: Index
+    saturated: Index
     seen: Index
     held: Index
-    widest: Index
-    places: Index
+    row_cost: Index
+    slots: Index
     peak: Index
     oversized: Index
 
 
-class Tally(NamedTuple):
+class Strata(NamedTuple):
     """Rows of each input and stratum: how many arrived, how many are held, and the held one with the least draw."""
 
     seen: Grid
@@ -84,44 +86,37 @@ class Tally(NamedTuple):
     least: Grid
 
 
-class Out(NamedTuple):
-    """A chunk of results, a line for each input: its row, and how that came to be held, unless nobody asks for it.
+class Results(NamedTuple):
+    """A chunk of results, with a line for each input: its row, and how that came to be held (empty if not asked for).
 
-    ``weight`` says for how many results each stands; ``fill`` is [results, comparisons].
+    ``weight`` says how many results of the complete join each stands for, ``arrival`` which arrival produced it;
+    ``counts`` is [results, comparisons].
     """
 
-    found: Grid
+    rows: Grid
     seen: Grid
     kept: Grid
     same: Grid
     weight: npt.NDArray[np.float64]
-    at: Index
-    fill: Index
+    arrival: Index
+    counts: Index
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Random numbers.  A draw is a function of (seed, cell, input, arrival number) and of nothing else, so neither a cut
-# into micro-batches nor a restart can change a choice.
+# Random numbers.  A draw is a function of (seed, cell, input, arrival number) and of nothing else, so neither the
+# division into micro-batches nor a restart can change a choice.
 # --------------------------------------------------------------------------------------------------------------
-
-
-@njit(_nrt=False, forceinline=True)
-def _mixed(value: np.uint64) -> np.uint64:  # pragma: no cover - compiled
-    value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return value ^ (value >> np.uint64(31))
 
 
 @njit
 def draws(seed: int, cell: int, side: int, numbers: Index) -> Index:  # pragma: no cover - compiled
     """A random number in [0, 2**63) for each arrival number."""
-    step = np.uint64(0x9E3779B97F4A7C15)
-    key = _mixed(np.uint64(seed) + step)
-    key = _mixed(key ^ (np.uint64(cell) * step + np.uint64(1)))
-    key = _mixed(key ^ (np.uint64(side) * step + np.uint64(2)))
+    key = mixed(np.uint64(seed) + GOLDEN)
+    key = mixed(key ^ (np.uint64(cell) * GOLDEN + np.uint64(1)))
+    key = mixed(key ^ (np.uint64(side) * GOLDEN + np.uint64(2)))
     out = np.empty(numbers.size, dtype=np.int64)
     for i in range(numbers.size):
-        out[i] = np.int64(_mixed(key + np.uint64(numbers[i] + 1) * step) >> np.uint64(1))
+        out[i] = np.int64(mixed(key + np.uint64(numbers[i] + 1) * GOLDEN) >> np.uint64(1))
     return out
 
 
@@ -130,52 +125,52 @@ def buckets_of(hashes: Index, count: int, salt: int) -> Index:  # pragma: no cov
     """A bucket in [0, count) for each hash; another salt gives another division of the same hashes."""
     out = np.empty(hashes.size, dtype=np.int64)
     for i in range(hashes.size):
-        mixed = _mixed(np.uint64(hashes[i]) + np.uint64(salt) * np.uint64(0x9E3779B97F4A7C15))
-        out[i] = np.int64(mixed % np.uint64(count))
+        salted = mixed(np.uint64(hashes[i]) + np.uint64(salt) * GOLDEN)
+        out[i] = np.int64(salted % np.uint64(count))
     return out
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Lists.
+# Chains.
 # --------------------------------------------------------------------------------------------------------------
 
 
 @njit(_nrt=False, forceinline=True)
-def link(row: int, rows: Rows, lists: Lists) -> None:  # pragma: no cover - compiled
-    """Put a row at the head of its list."""
+def link(row: int, rows: Rows, chains: Chains) -> None:  # pragma: no cover - compiled
+    """Put a row at the head of its chain."""
     s, b = rows.side[row], rows.bucket[row]
-    first = lists.head[s, b]
-    lists.after[row] = first
-    lists.before[row] = -1
+    first = chains.head[s, b]
+    chains.after[row] = first
+    chains.before[row] = -1
     if first >= 0:
-        lists.before[first] = row
-    lists.head[s, b] = row
-    lists.held[row] = 1
-    lists.counts[s, rows.group[row]] += 1
+        chains.before[first] = row
+    chains.head[s, b] = row
+    chains.held[row] = 1
+    chains.counts[s, rows.group[row]] += 1
 
 
 @njit(_nrt=False, forceinline=True)
-def unlink(row: int, rows: Rows, lists: Lists) -> None:  # pragma: no cover - compiled
-    """Take a row out of its list."""
-    before, after = lists.before[row], lists.after[row]
+def unlink(row: int, rows: Rows, chains: Chains) -> None:  # pragma: no cover - compiled
+    """Take a row out of its chain."""
+    before, after = chains.before[row], chains.after[row]
     if before >= 0:
-        lists.after[before] = after
+        chains.after[before] = after
     else:
-        lists.head[rows.side[row], rows.bucket[row]] = after
+        chains.head[rows.side[row], rows.bucket[row]] = after
     if after >= 0:
-        lists.before[after] = before
-    lists.held[row] = 0
-    lists.counts[rows.side[row], rows.group[row]] -= 1
+        chains.before[after] = before
+    chains.held[row] = 0
+    chains.counts[rows.side[row], rows.group[row]] -= 1
 
 
 # --------------------------------------------------------------------------------------------------------------
-# Heaps of rows, the largest draw at the top; several of them share an array, each from its `begin`.
+# Heaps of rows with the largest draw at the top; several of them share an array, each starting at its `begin`.
 # --------------------------------------------------------------------------------------------------------------
 
 
 @njit(_nrt=False, forceinline=True)
 def sift_up(heap: Index, begin: int, at: int, draw: Index) -> None:  # pragma: no cover - compiled
-    """Put the row at place `at` of a heap of rows right; the largest draw is at the top."""
+    """Move the row at position `at` of a heap up to where it belongs; the largest draw is at the top."""
     row = heap[begin + at]
     while at > 0:
         above = (at - 1) // 2
@@ -188,7 +183,7 @@ def sift_up(heap: Index, begin: int, at: int, draw: Index) -> None:  # pragma: n
 
 @njit(_nrt=False, forceinline=True)
 def pop(heap: Index, begin: int, size: int, draw: Index) -> int:  # pragma: no cover - compiled
-    """The row with the largest draw; the heap has one row less."""
+    """Remove and return the row with the largest draw; the heap has one row fewer."""
     top: int = heap[begin]
     size -= 1
     row = heap[begin + size]
@@ -213,7 +208,7 @@ def pop(heap: Index, begin: int, size: int, draw: Index) -> int:  # pragma: no c
 
 
 @njit(_nrt=False, forceinline=True)
-def _agree(a: int, b: int, rows: Rows, axes: Axes) -> bool:  # pragma: no cover - compiled
+def _all_hold(a: int, b: int, rows: Rows, axes: Axes) -> bool:  # pragma: no cover - compiled
     """Whether two rows of different inputs satisfy every comparison between them."""
     s, t = rows.side[a], rows.side[b]
     for d in range(axes.point.size):
@@ -229,101 +224,101 @@ def _agree(a: int, b: int, rows: Rows, axes: Axes) -> bool:  # pragma: no cover 
 
 
 @njit(_nrt=False, forceinline=True)
-def _explain(
-    at: int, s: int, h: int, group: int, lists: Lists, tally: Tally, out: Out
+def _record_sampling(
+    at: int, s: int, h: int, group: int, chains: Chains, strata: Strata, out: Results
 ) -> None:  # pragma: no cover - compiled
-    """Note how each row of a result came to be held; `s` is the input of the new one."""
-    for t in range(lists.head.shape[0]):
-        out.seen[t, at] = 1 if t == s else tally.seen[t, h]
-        out.kept[t, at] = 1 if t == s else tally.kept[t, h]
-        out.same[t, at] = 1 if t == s else lists.counts[t, group]
+    """Record how each row of a result came to be held; `s` is the input of the new one."""
+    for t in range(chains.head.shape[0]):
+        out.seen[t, at] = 1 if t == s else strata.seen[t, h]
+        out.kept[t, at] = 1 if t == s else strata.kept[t, h]
+        out.same[t, at] = 1 if t == s else chains.counts[t, group]
 
 
 @njit(_nrt=False, forceinline=True)
 def _pair_up(
-    row: int, s: int, other: int, weight: float, number: int, lists: Lists, out: Out
+    row: int, s: int, other: int, weight: float, number: int, chains: Chains, out: Results
 ) -> int:  # pragma: no cover - compiled
-    """Pairs of a new row with a list from `other` on; where the chunk ends, the row to go on with, else -1.
+    """Pairs of a new row with a chain from `other` on; the row to continue with if the chunk is full, else -1.
 
-    What most joins are: two inputs, and the list is the condition.
+    The most common join: two inputs, and being in the chain is the whole condition.
     """
-    found, after = out.found, lists.after
-    at = first = out.fill[0]
-    while other >= 0 and at < out.at.size:
-        found[s, at] = row
-        found[1 - s, at] = other
+    pairs, after = out.rows, chains.after
+    at = first = out.counts[0]
+    while other >= 0 and at < out.arrival.size:
+        pairs[s, at] = row
+        pairs[1 - s, at] = other
         out.weight[at] = weight
-        out.at[at] = number
+        out.arrival[at] = number
         other = after[other]
         at += 1
-    out.fill[0] = at
-    out.fill[1] += at - first
+    out.counts[0] = at
+    out.counts[1] += at - first
     return other
 
 
 @njit(_nrt=False, forceinline=True)
 def probe(
-    row: int, number: int, rows: Rows, axes: Axes, lists: Lists, tally: Tally, cursor: Index, out: Out
+    row: int, number: int, rows: Rows, axes: Axes, chains: Chains, strata: Strata, cursor: Index, out: Results
 ) -> bool:  # pragma: no cover - compiled
-    """Results that a new row makes with what is held.  False if the chunk is full: call again to go on.
+    """Results that a new row makes with what is held.  False if the chunk is full: call again to continue.
 
-    `cursor` is the depth and, for each further input, the held row under consideration: nested loops that can be left
-    and taken up.
+    `cursor` is the depth and, for each further input, the held row under consideration: nested loops that can be
+    suspended and resumed.
     """
-    sides = lists.head.shape[0]
+    sides = chains.head.shape[0]
     s, bucket, h = rows.side[row], rows.bucket[row], rows.stratum[row]
     last = sides - 2
-    plain, scan = axes.point.size == 0, lists.head.shape[1] == 1
+    no_axes, scan = axes.point.size == 0, chains.head.shape[1] == 1
     # Inputs are sampled independently, so the chances of a combination multiply.
     weight = 1.0
     for d in range(sides - 1):
         t = (s + 1 + d) % sides
-        if tally.kept[t, h] > 0:
-            weight *= tally.seen[t, h] / tally.kept[t, h]
-    if cursor[0] == FRESH:
+        if strata.kept[t, h] > 0:
+            weight *= strata.seen[t, h] / strata.kept[t, h]
+    if cursor[0] == NOT_STARTED:
         cursor[0] = 0
-        cursor[1] = lists.head[(s + 1) % sides, bucket]
+        cursor[1] = chains.head[(s + 1) % sides, bucket]
     depth = cursor[0]
-    if sides == 2 and plain and not scan and out.seen.size == 0:
-        cursor[1] = _pair_up(row, s, cursor[1], weight, number, lists, out)
-        cursor[0] = FRESH if cursor[1] < 0 else 0
+    if sides == 2 and no_axes and not scan and out.seen.size == 0:
+        cursor[1] = _pair_up(row, s, cursor[1], weight, number, chains, out)
+        cursor[0] = NOT_STARTED if cursor[1] < 0 else 0
         return bool(cursor[1] < 0)
     while depth >= 0:
         other = cursor[1 + depth]
         if other < 0:
             depth -= 1
             if depth >= 0:
-                cursor[1 + depth] = lists.after[cursor[1 + depth]]
+                cursor[1 + depth] = chains.after[cursor[1 + depth]]
             continue
-        # A list holds one join value, unless there is a single list for all of them.
-        good = not scan or rows.group[other] == rows.group[row]
-        if good and not plain:
-            good = _agree(row, other, rows, axes)
+        # A chain holds one join value, unless there is a single chain for all of them.
+        matches = not scan or rows.group[other] == rows.group[row]
+        if matches and not no_axes:
+            matches = _all_hold(row, other, rows, axes)
             d = 0
-            while good and d < depth:
-                good = _agree(cursor[1 + d], other, rows, axes)
+            while matches and d < depth:
+                matches = _all_hold(cursor[1 + d], other, rows, axes)
                 d += 1
-        if good and depth < last:
+        if matches and depth < last:
             depth += 1
-            cursor[1 + depth] = lists.head[(s + 1 + depth) % sides, bucket]
+            cursor[1 + depth] = chains.head[(s + 1 + depth) % sides, bucket]
             continue
-        if good:
-            at = out.fill[0]
-            if at == out.at.size:
+        if matches:
+            at = out.counts[0]
+            if at == out.arrival.size:
                 cursor[0] = depth
                 return False
-            # The new row takes part for certain; the others are there because they were kept.
-            out.found[s, at] = row
+            # The new row always takes part; the others do because they were kept.
+            out.rows[s, at] = row
             for d in range(sides - 1):
-                out.found[(s + 1 + d) % sides, at] = cursor[1 + d]
+                out.rows[(s + 1 + d) % sides, at] = cursor[1 + d]
             out.weight[at] = weight
-            out.at[at] = number
+            out.arrival[at] = number
             if out.seen.size:
-                _explain(at, s, h, rows.group[row], lists, tally, out)
-            out.fill[0] = at + 1
-        out.fill[1] += 1
-        cursor[1 + depth] = lists.after[other]
-    cursor[0] = FRESH
+                _record_sampling(at, s, h, rows.group[row], chains, strata, out)
+            out.counts[0] = at + 1
+        out.counts[1] += 1
+        cursor[1 + depth] = chains.after[other]
+    cursor[0] = NOT_STARTED
     return True
 
 
@@ -333,62 +328,62 @@ def probe(
 
 
 @njit(_nrt=False)
-def share(room: Room) -> None:  # pragma: no cover - compiled
-    """Divide memory anew: an input that needs less than an equal part leaves the rest to the others.
+def divide_memory(memory: Memory) -> None:  # pragma: no cover - compiled
+    """Divide memory between the inputs: one that needs less than an equal part leaves the rest to the others.
 
-    The paper gives every input a fixed part.  That wastes what a small input does not need.  Here the level of an equal
-    part falls as inputs grow, and never rises, so an input only ever has to give up places: a random sample stays one
-    when it loses its rows with the largest draws, but it could not win back what it once let go.
+    The paper gives every input a fixed part, which wastes what a small input does not need.  Here the size of an equal
+    part falls as inputs grow, and never rises, so an input only ever has to give up slots: a random sample remains one
+    when it loses its rows with the largest draws, but it could not get back what it has dropped.
     """
-    sides = room.seen.size
-    part = room.total[0] // sides
+    sides = memory.seen.size
+    part = memory.limit[0] // sides
     for _ in range(sides):
         done = 0
-        rest = room.total[0]
+        rest = memory.limit[0]
         for s in range(sides):
-            need = room.seen[s] * room.widest[s]
+            need = memory.seen[s] * memory.row_cost[s]
             if need <= part:
                 rest -= need
                 done += 1
         if done == sides:
-            part = room.total[0]
+            part = memory.limit[0]
             break
-        wider = rest // (sides - done)
-        if wider <= part:
+        larger = rest // (sides - done)
+        if larger <= part:
             break
-        part = wider
+        part = larger
     saturated = 1
     for s in range(sides):
-        if room.widest[s] == 0 or room.seen[s] * room.widest[s] <= part:
+        if memory.row_cost[s] == 0 or memory.seen[s] * memory.row_cost[s] <= part:
             saturated = 0
-        if room.widest[s] > 0:
-            room.places[s] = part // room.widest[s]
-    room.total[1] = saturated
+        if memory.row_cost[s] > 0:
+            memory.slots[s] = part // memory.row_cost[s]
+    memory.saturated[0] = saturated
 
 
 @njit(_nrt=False, forceinline=True)
-def arrive(row: int, rows: Rows, room: Room) -> bool:  # pragma: no cover - compiled
-    """Count a row that asks for a place.  False if it is larger than an equal part of the memory."""
+def count_arrival(row: int, rows: Rows, memory: Memory) -> bool:  # pragma: no cover - compiled
+    """Count a row that asks for a slot.  False if it is larger than an equal part of the memory."""
     s = rows.side[row]
     cost = rows.cost[row]
-    if cost > room.total[0] // room.seen.size:
-        room.oversized[s] += 1
+    if cost > memory.limit[0] // memory.seen.size:
+        memory.oversized[s] += 1
         return False
-    room.seen[s] += 1
-    if cost > room.widest[s]:
-        room.widest[s] = cost
-        share(room)
-    elif room.total[1] == 0:
-        share(room)
+    memory.seen[s] += 1
+    if cost > memory.row_cost[s]:
+        memory.row_cost[s] = cost
+        divide_memory(memory)
+    elif memory.saturated[0] == 0:
+        divide_memory(memory)
     return True
 
 
 @njit(_nrt=False, forceinline=True)
-def measure(room: Room) -> None:  # pragma: no cover - compiled
-    """Note how much is held, if it is more than ever."""
+def record_peak(memory: Memory) -> None:  # pragma: no cover - compiled
+    """Record how much is held, if it is more than ever before."""
     count, cost = 0, 0
-    for s in range(room.held.size):
-        count += room.held[s]
-        cost += room.held[s] * room.widest[s]
-    room.peak[0] = max(room.peak[0], count)
-    room.peak[1] = max(room.peak[1], cost)
+    for s in range(memory.held.size):
+        count += memory.held[s]
+        cost += memory.held[s] * memory.row_cost[s]
+    memory.peak[0] = max(memory.peak[0], count)
+    memory.peak[1] = max(memory.peak[1], cost)

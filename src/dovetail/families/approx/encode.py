@@ -49,16 +49,17 @@ def axes_of(edges: Sequence[Edge], sides: Sequence[Sequence[Keys]], begin: Index
     d = 0
     for edge, (point_keys, box_keys) in zip(edges, sides, strict=True):
         points, boxes = encode(edge.step, list(point_keys), list(box_keys))
-        there, here = slice(begin[edge.point], begin[edge.point + 1]), slice(begin[edge.box], begin[edge.box + 1])
+        point_rows = slice(begin[edge.point], begin[edge.point + 1])
+        box_rows = slice(begin[edge.box], begin[edge.box + 1])
         for axis in range(len(edge.step.axes)):
-            coordinate[d, there] = points.coordinates[axis]
-            low[d, here], high[d, here] = boxes.low[axis], boxes.high[axis]
+            coordinate[d, point_rows] = points.coordinates[axis]
+            low[d, box_rows], high[d, box_rows] = boxes.low[axis], boxes.high[axis]
             point[d], box[d] = edge.point, edge.box
             d += 1
         if edge.step.equalities:
             # An equality that not all inputs share is a range of one value.
-            coordinate[d, there] = points.numbers
-            low[d, here] = high[d, here] = boxes.numbers
+            coordinate[d, point_rows] = points.numbers
+            low[d, box_rows] = high[d, box_rows] = boxes.numbers
             point[d], box[d] = edge.point, edge.box
             d += 1
     return Axes(point, box, coordinate, low, high)

@@ -22,13 +22,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.families.approx.spec import FACTS
+from dovetail.columns.layout import JOIN_VALUE, MOMENT, STRATUM, WEIGHT
+from dovetail.families.approx.spec import FACTS, fact_column
 
 ROUNDING = 1e-12
 """A certain figure is still a sum of floats: no interval is narrower than this part of it."""
@@ -57,9 +57,9 @@ class Sampled:
         def column(name: str) -> Index:
             return np.asarray(table.column(name).to_numpy(), dtype=np.int64)
 
-        weight = np.asarray(table.column("weight").to_numpy(), dtype=np.float64)
-        wide = [np.stack([column(f"{what}{at}") for at in range(sides)], axis=1) for what in FACTS]
-        return cls(column("at"), weight, column("stratum"), column("value"), *wide)
+        weight = np.asarray(table.column(WEIGHT).to_numpy(), dtype=np.float64)
+        facts = [np.stack([column(fact_column(fact, side)) for side in range(sides)], axis=1) for fact in FACTS]
+        return cls(column(MOMENT), weight, column(STRATUM), column(JOIN_VALUE), *facts)
 
 
 def moments(values: Floats, sampled: Sampled) -> tuple[Floats, Floats]:
@@ -186,41 +186,3 @@ def _pairs(early: Floats, late: Floats, fresh: npt.NDArray[np.bool_]) -> Floats:
     crossed = before @ late.T
     same: Floats = early @ late.T
     return np.asarray((same + same.T) / 2 + crossed + crossed.T)
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A figure of the complete join: the best guess, its standard error, and a confidence interval."""
-
-    estimate: float
-    error: float
-    low: float
-    high: float
-
-
-def total_of(total: float, variance: float, confidence: float, least: float = -np.inf) -> Estimate:
-    """A total; it cannot be below `least`, such as the rows that were seen with one's own eyes.
-
-    Examples
-    --------
-    >>> total_of(100.0, 25.0, 0.95)
-    Estimate(estimate=100.0, error=5.0, low=90.2001800..., high=109.7998199...)
-    """
-    error = float(np.sqrt(max(variance, 0.0)))
-    reach = NormalDist().inv_cdf((1 + confidence) / 2) * error + ROUNDING * abs(total)
-    return Estimate(total, error, max(total - reach, least), total + reach)
-
-
-def ratio_of(top: float, bottom: float, covariances: Floats, confidence: float) -> Estimate:
-    """An average, total over total; `covariances` are those of the two.
-
-    Examples
-    --------
-    >>> ratio_of(10.0, 5.0, np.array([[4.0, 2.0], [2.0, 1.0]]), 0.95)
-    Estimate(estimate=2.0, error=0.0, low=1.99999999999..., high=2.00000000000...)
-    """
-    if bottom == 0:
-        return Estimate(*[float("nan")] * 4)
-    ratio = top / bottom
-    variance = (covariances[0, 0] - 2 * ratio * covariances[0, 1] + ratio**2 * covariances[1, 1]) / bottom**2
-    return total_of(ratio, float(variance), confidence)

@@ -1,77 +1,122 @@
-"""One call of an approximate kernel: all rows that take part, as the compiled loops want them."""
+"""One call of an approximate join: all rows that take part, as the compiled loops want them."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from dovetail.columns.codes import order_codes
 from dovetail.columns.segments import take_unchecked
-from dovetail.families.approx.compiled import FRESH, Index, Lists, Out, Room, Rows, Tally, buckets_of, draws, share
+from dovetail.families.approx.compiled import (
+    NOT_STARTED,
+    Chains,
+    Index,
+    Memory,
+    Results,
+    Rows,
+    Strata,
+    buckets_of,
+    divide_memory,
+    draws,
+)
 from dovetail.families.approx.encode import axes_of, join_values, row_bytes
 from dovetail.families.approx.priorities import DONE, FULL, Queues, flush, restore_queues, run_queues
 from dovetail.families.approx.reservoirs import restore_reservoirs, run_reservoirs
-from dovetail.families.approx.spec import SLOT_BYTES
-
-if TYPE_CHECKING:
-    from dovetail.families.approx.stream import ApproxKernel
+from dovetail.families.approx.spec import GREEDY, SLOT_BYTES, ApproxSpec
 
 CHUNK = 1 << 16
 UNLIMITED = 1 << 62
 _STRATUM_SALT, _QUEUE_SALT = 1, 2
 
 
-def numbers_of(rows: pa.RecordBatch) -> Index:
-    """The arrival numbers of rows, in their last column."""
+def row_numbers(rows: pa.RecordBatch) -> Index:
+    """The numbers of rows within their input, in the last column."""
     return order_codes(rows.column(rows.num_columns - 1), "int")
 
 
-class Call:
-    """One call of a kernel: all rows that take part, as the compiled loops want them."""
+@dataclass
+class CellState:
+    """What a cell knows besides its held rows.  A call updates it in place."""
 
-    def __init__(self, kernel: ApproxKernel) -> None:
-        self.kernel = kernel
-        spec = self.spec = kernel.spec
-        self.tables = kernel.tables()
-        counts = [0 if table is None else table.num_rows for table, _, _ in self.tables]
+    seed: int
+    arrivals: int
+    """Rows of all inputs that have arrived."""
+    seen: Index
+    """By input: rows that asked for a slot in memory."""
+    row_cost: Index
+    """By input: the cost of the most expensive row so far."""
+    oversized: Index
+    """By input: rows too large for any slot."""
+    peak: Index
+    """The most that was ever held: [rows, in the limit's unit]."""
+    statistics: Index | None = None
+    """By stratum or queue, as :meth:`Call.statistics` gives them."""
+
+    @classmethod
+    def empty(cls, spec: ApproxSpec) -> CellState:
+        """The state of a cell to which no row has come."""
+        seen, row_cost, oversized = (np.zeros(spec.sides, dtype=np.int64) for _ in range(3))
+        return cls(spec.seed, 0, seen, row_cost, oversized, np.zeros(2, dtype=np.int64))
+
+
+@dataclass(frozen=True)
+class InputRows:
+    """The rows of one input that take part in a call: first those that are held, then the new ones."""
+
+    table: pa.RecordBatch | None
+    held: int
+    arrivals: Index
+    """Where the new rows are in the order of arrival."""
+
+
+class Call:
+    """One call: joins the new rows of all inputs with the held ones, and decides which of them to hold."""
+
+    def __init__(self, spec: ApproxSpec, state: CellState, inputs: Sequence[InputRows], budget: int | None) -> None:
+        """`budget` is the memory of this cell where cells have unequal parts, else None."""
+        self.spec = spec
+        self._state = state
+        self.inputs = inputs
+        counts = [0 if part.table is None else part.table.num_rows for part in inputs]
         self.begin = np.concatenate([[0], np.cumsum(counts)]).astype(np.int64)
         self.order = self._order()
-        self.room = Room(
-            np.zeros(2, dtype=np.int64), kernel.seen, np.zeros(spec.sides, dtype=np.int64), kernel.widest,
-            np.zeros(spec.sides, dtype=np.int64), kernel.peak, kernel.oversized,
+        self.memory = Memory(
+            np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64), state.seen, np.zeros(spec.sides, dtype=np.int64),
+            state.row_cost, np.zeros(spec.sides, dtype=np.int64), state.peak, state.oversized,
         )  # fmt: skip
-        self.oversized_before = int(kernel.oversized.sum())
+        self.comparisons, self.results, self.estimated = 0, 0, 0
+        self._oversized_before = int(state.oversized.sum())
         if not self.order.size:
             return
         hashes = self._column(lambda table: order_codes(table.column(table.num_columns - 2), "int"))
         self.cell = int(hashes[0] % spec.cells)
-        self.budget = kernel.budget_of(self.cell)
-        self.room.total[0] = UNLIMITED if spec.policy == "exact" else self.budget
-        share(self.room)
-        self._first = kernel.arrivals
+        self.budget = UNLIMITED if spec.memory is None else spec.budget(self.cell) if budget is None else budget
+        self.memory.limit[0] = UNLIMITED if spec.policy == "exact" else self.budget
+        divide_memory(self.memory)
         self._prepare(hashes)
-        self._state = np.zeros(2, dtype=np.int64)
-        self._cursor = np.full(spec.sides, FRESH, dtype=np.int64)
-        told = CHUNK if spec.weighted and spec.detail else 0
-        seen, kept, same = (np.empty((spec.sides, told), dtype=np.int64) for _ in range(3))
-        self.out = Out(
+        self._progress = np.zeros(2, dtype=np.int64)
+        self._cursor = np.full(spec.sides, NOT_STARTED, dtype=np.int64)
+        detailed = CHUNK if spec.weighted and spec.detail else 0
+        seen, kept, same = (np.empty((spec.sides, detailed), dtype=np.int64) for _ in range(3))
+        self.out = Results(
             np.empty((spec.sides, CHUNK), dtype=np.int64), seen, kept, same, np.empty(CHUNK, dtype=np.float64),
             np.empty(CHUNK, dtype=np.int64), np.zeros(2, dtype=np.int64),
         )  # fmt: skip
 
     def _order(self) -> Index:
         """New rows of all inputs in the order of arrival."""
-        rows = [np.arange(at + held, end) for (_, held, _), at, end in
-                zip(self.tables, self.begin[:-1], self.begin[1:], strict=True)]  # fmt: skip
-        places = np.concatenate([places for _, _, places in self.tables])
-        # Each input is in order already, which a stable sort of runs makes good use of.
-        return np.concatenate(rows)[np.argsort(places, kind="stable")]
+        rows = [np.arange(begin + part.held, end) for part, begin, end in
+                zip(self.inputs, self.begin[:-1], self.begin[1:], strict=True)]  # fmt: skip
+        arrivals = np.concatenate([part.arrivals for part in self.inputs])
+        # Each input is in order already, and a stable sort merges such runs fast.
+        return np.concatenate(rows)[np.argsort(arrivals, kind="stable")]
 
     def _column(self, read: Callable[[pa.RecordBatch], Index]) -> Index:
-        return np.concatenate([read(table) for table, _, _ in self.tables if table is not None])
+        return np.concatenate([read(part.table) for part in self.inputs if part.table is not None])
 
     def _prepare(self, hashes: Index) -> None:
         self.hashes = hashes
@@ -83,19 +128,19 @@ class Call:
             present = [[key[c] for c in spec.value[at]] for at, key in enumerate(keys) if key]
             group = join_values(spec.kinds, present)
         edges = [edge for edge in spec.edges if keys[edge.point] and keys[edge.box]]
-        both = [
+        edge_keys = [
             (
                 [keys[edge.point][spec.keys[edge.point].index(key)] for key in edge.step.point_keys],
                 [keys[edge.box][spec.keys[edge.box].index(key)] for key in edge.step.box_keys],
             )
             for edge in edges
         ]
-        self.axes = axes_of(edges, both, self.begin)
+        self.axes = axes_of(edges, edge_keys, self.begin)
         numbers = [
-            numbers_of(table) if table is not None else np.empty(0, dtype=np.int64) for table, _, _ in self.tables
+            row_numbers(part.table) if part.table is not None else np.empty(0, dtype=np.int64) for part in self.inputs
         ]
-        draw = np.concatenate([draws(self.kernel.seed, self.cell, at, part) for at, part in enumerate(numbers)])
-        strata = self._strata()
+        draw = np.concatenate([draws(self._state.seed, self.cell, at, part) for at, part in enumerate(numbers)])
+        strata = self._stratum_count()
         self.rows = Rows(
             side=side,
             bucket=np.zeros(total, dtype=np.int64) if spec.scan else group,
@@ -104,31 +149,33 @@ class Call:
             draw=draw,
             cost=self._costs(total),
         )
-        lists = 1 if spec.scan else 1 + int(group.max(initial=0))
-        self.lists = Lists(
-            np.full((spec.sides, lists), -1, dtype=np.int64), np.full(total, -1, dtype=np.int32),
+        groups = 1 + int(group.max(initial=0))
+        self.chains = Chains(
+            np.full((spec.sides, 1 if spec.scan else groups), -1, dtype=np.int64), np.full(total, -1, dtype=np.int32),
             np.full(total, -1, dtype=np.int32), np.zeros(total, dtype=np.int64),
-            np.zeros((spec.sides, 1 + int(group.max(initial=0))), dtype=np.int64),
+            np.zeros((spec.sides, groups), dtype=np.int64),
         )  # fmt: skip
         self.queues: Queues | None = None
-        self.tally = Tally(
+        self.strata = Strata(
             np.zeros((spec.sides, strata), dtype=np.int64), np.zeros((spec.sides, strata), dtype=np.int64),
             np.full((spec.sides, strata), -1, dtype=np.int64),
         )  # fmt: skip
-        held = np.concatenate([np.arange(at, at + n) for (_, n, _), at in zip(self.tables, self.begin, strict=False)])
-        if spec.policy in ("prob", "prob_hash", "arrpj"):
-            self._prepare_queues(hashes, held, draw, numbers)
+        held = np.concatenate(
+            [np.arange(begin, begin + part.held) for part, begin in zip(self.inputs, self.begin, strict=False)]
+        )
+        if spec.policy in GREEDY:
+            self._prepare_queues(hashes, held, numbers)
         else:
-            if self.kernel.statistics is not None:
-                self.tally.seen[:] = self.kernel.statistics.reshape(self.tally.seen.shape)
+            if self._state.statistics is not None:
+                self.strata.seen[:] = self._state.statistics.reshape(self.strata.seen.shape)
             self.heap = np.empty(total, dtype=np.int64)
             self.sizes = np.zeros(spec.sides, dtype=np.int64)
             restore_reservoirs(
-                held, self.rows, self.lists, self.room, self.tally, self.heap, self.begin[:-1], self.sizes
+                held, self.rows, self.chains, self.memory, self.strata, self.heap, self.begin[:-1], self.sizes
             )
 
-    def _strata(self) -> int:
-        """Strata of the cell: with four rows each at least, so that few are the last of theirs."""
+    def _stratum_count(self) -> int:
+        """Strata of the cell, with at least four rows each, so that few rows are the last of theirs."""
         if self.spec.policy != "raj_hash":
             return 1
         assert self.spec.memory is not None
@@ -140,10 +187,10 @@ class Call:
             return np.ones(total, dtype=np.int64)
         return self._column(lambda table: row_bytes(table.columns)) + SLOT_BYTES
 
-    def _prepare_queues(self, hashes: Index, held: Index, draw: Index, numbers: list[Index]) -> None:
+    def _prepare_queues(self, hashes: Index, held: Index, numbers: list[Index]) -> None:
         assert self.spec.memory is not None
         rows = self.budget if self.spec.memory.unit == "rows" else self.budget // SLOT_BYTES
-        # Statistics take memory in proportion to the rows, and a bucket seldom has to serve two values.
+        # Statistics take memory in proportion to the rows, and two values seldom share a bucket.
         size = 1 << int(np.clip(2 * rows, 1024, 65536) - 1).bit_length()
         total = hashes.size
         self.queues = Queues(
@@ -153,89 +200,93 @@ class Call:
             before=np.full(total, -1, dtype=np.int64),
             sizes=np.zeros((2, size), dtype=np.int64),
             heap=np.zeros((2, size), dtype=np.int64),
-            place=np.zeros((2, size), dtype=np.int64),
+            position=np.zeros((2, size), dtype=np.int64),
             used=np.zeros(2, dtype=np.int64),
             arrived=np.zeros((2, size), dtype=np.int64),
             results=np.zeros(size, dtype=np.int64),
-            guess=np.empty(total, dtype=np.int64),
-            guesses=np.zeros(1, dtype=np.int64),
+            by_draw=np.empty(total, dtype=np.int64),
+            by_draw_size=np.zeros(1, dtype=np.int64),
         )
-        if self.kernel.statistics is not None:
-            self.queues.arrived[:] = self.kernel.statistics[: 2 * size].reshape(2, size)
-            self.queues.results[:] = self.kernel.statistics[2 * size :]
+        if self._state.statistics is not None:
+            self.queues.arrived[:] = self._state.statistics[: 2 * size].reshape(2, size)
+            self.queues.results[:] = self._state.statistics[2 * size :]
         # In the order of arrival, which is the order of every queue.
         arrived = np.concatenate(numbers)[held]
-        restore_queues(held[np.argsort(arrived, kind="stable")], self.rows, self.lists, self.room, self.queues)
+        restore_queues(held[np.argsort(arrived, kind="stable")], self.rows, self.chains, self.memory, self.queues)
 
     def _keys(self, side: int) -> list[pa.Array[Any]]:
-        table = self.tables[side][0]
+        table = self.inputs[side].table
         if table is None:
             return []
         return table.columns[self.spec.payload[side] :][: len(self.spec.keys[side])]
 
     def run(self) -> bool:
         """Fill a chunk of results; True once all rows have arrived."""
-        self.out.fill[0] = 0
-        common = (self._state, self.order, self._first, self.rows, self.axes, self.lists, self.room, self.tally)
+        self.out.counts[0] = 0
+        common = (
+            self._progress, self.order, self._state.arrivals,
+            self.rows, self.axes, self.chains, self.memory, self.strata,
+        )  # fmt: skip
         if self.queues is not None:
             policy = self.spec.policy
             shared = policy == "arrpj" or self.spec.allocation == "variable"
             arguments = (*common, self.queues, shared, policy == "arrpj", self._cursor, self.out)
             while (why := run_queues(*arguments)) == FULL:
-                flush(self.rows, self.lists, self.room, self.queues)
-            whole = why == DONE
+                flush(self.rows, self.chains, self.memory, self.queues)
+            complete = why == DONE
         else:
-            whole = run_reservoirs(*common, self.heap, self.begin[:-1], self.sizes, self._cursor, self.out)
-        counters = self.kernel.counters
-        counters["comparisons"] += int(self.out.fill[1])
-        counters["candidates"] += int(self.out.fill[0])
-        counters["results"] += int(self.out.fill[0])
-        self.out.fill[1] = 0
-        return whole
+            complete = run_reservoirs(*common, self.heap, self.begin[:-1], self.sizes, self._cursor, self.out)
+        self.comparisons += int(self.out.counts[1])
+        self.results += int(self.out.counts[0])
+        self.out.counts[1] = 0
+        return complete
 
-    def rows_out(self) -> pa.RecordBatch:
-        """The chunk as rows of all inputs, with how each was sampled."""
-        count = int(self.out.fill[0])
+    def chunk(self) -> pa.RecordBatch:
+        """The results of the last run as rows of all inputs, with how each was sampled."""
+        count = int(self.out.counts[0])
         columns: list[pa.Array[Any]] = []
-        # Rows of a cell are fewer than 2**31, and Arrow is quicker with short numbers.
-        local = [(self.out.found[side, :count] - self.begin[side]).astype(np.int32) for side in range(self.spec.sides)]
-        for side, rows in enumerate(local):
-            table = self.tables[side][0]
+        # Rows of a cell are fewer than 2**31, and Arrow is faster with short numbers.
+        positions = [
+            (self.out.rows[side, :count] - self.begin[side]).astype(np.int32) for side in range(self.spec.sides)
+        ]
+        for side, rows in enumerate(positions):
+            table = self.inputs[side].table
             assert table is not None
             columns += take_unchecked(table.select(range(self.spec.payload[side])), rows).columns
         if self.spec.weighted:
-            self.kernel.counters["estimated"] += round(float(self.out.weight[:count].sum()))
+            self.estimated += round(float(self.out.weight[:count].sum()))
             columns.append(pa.array(self.out.weight[:count].copy()))
         if self.spec.detail or not self.spec.weighted:
-            columns += [pa.array(np.full(count, self.cell, dtype=np.int32)), pa.array(self.out.at[:count].copy())]
+            columns += [pa.array(np.full(count, self.cell, dtype=np.int32)), pa.array(self.out.arrival[:count].copy())]
         if self.spec.detail and self.spec.weighted:
-            columns += self._details(count, local)
+            columns += self._details(count, positions)
         return pa.RecordBatch.from_arrays(columns, names=self.spec.output_names())
 
-    def _details(self, count: int, local: list[Index]) -> list[pa.Array[Any]]:
-        first = self.out.found[0, :count]
+    def _details(self, count: int, positions: list[Index]) -> list[pa.Array[Any]]:
+        first = self.out.rows[0, :count]
         columns: list[pa.Array[Any]] = [
             pa.array(self.rows.stratum[first].astype(np.int32)),
             pa.array(self.hashes[first]),
         ]
-        for side, rows in enumerate(local):
-            table = self.tables[side][0]
+        for side, rows in enumerate(positions):
+            table = self.inputs[side].table
             assert table is not None
-            numbers = pa.array(numbers_of(table)[rows])
+            numbers = pa.array(row_numbers(table)[rows])
             facts = [pa.array(part[side, :count].copy()) for part in (self.out.seen, self.out.kept, self.out.same)]
             columns += [numbers, *facts]
         return columns
 
-    def new_rows(self, side: int) -> int:
-        """How many new rows of an input took part."""
-        return int(self.tables[side][2].size)
+    @property
+    def oversized(self) -> int:
+        """New rows that were too large for any slot."""
+        return int(self.memory.oversized.sum()) - self._oversized_before
 
     def held_rows(self, side: int) -> Index:
         """1 for rows of an input that are held now, 0 for the others."""
-        return self.lists.held[self.begin[side] : self.begin[side + 1]]
+        return self.chains.held[self.begin[side] : self.begin[side + 1]]
 
     def statistics(self) -> Index:
         """What the policy knows of strata or queues, to be stored."""
         if self.queues is not None:
             return np.concatenate([self.queues.arrived.ravel(), self.queues.results])
-        return self.tally.seen.ravel()
+        return self.strata.seen.ravel()

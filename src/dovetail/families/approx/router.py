@@ -1,7 +1,7 @@
 """Where rows of an approximate join go, and how the cells share the memory.
 
-Rows with one join value go to one cell, so every pair that matches meets there and nowhere else.  Cells are strata:
-each samples its own rows with its own part of the memory.
+Rows with one join value go to one cell, so every matching pair meets there and nowhere else.  Cells are strata: each
+samples its own rows with its own part of the memory.
 """
 
 from __future__ import annotations
@@ -26,16 +26,15 @@ def cells_of(hashes: Index, cells: int) -> Index:
     return np.mod(hashes, cells)
 
 
-def cut(rows: pa.RecordBatch, cells: Index, count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Rows by cell, each cell's in their order."""
+def rows_by_cell(rows: pa.RecordBatch, cells: Index, count: int) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """The cells that have rows, each with its rows in their order."""
     yield from parts_by_cell(rows, cells, count)
 
 
 def budgets(memory: int, rows: Index, least: int) -> Index:
     """Memory of each cell in proportion to its rows, so that a row has the same chance in every cell.
 
-    A cell with rows gets at least `least`, as far as it has rows to fill it.  The parts never add up to more than
-    `memory`.
+    A cell gets at least `least`, or as much as it has rows.  The parts never add up to more than `memory`.
 
     Examples
     --------
@@ -52,14 +51,13 @@ def budgets(memory: int, rows: Index, least: int) -> Index:
     parts = np.array([memory * int(count) // total for count in rows], dtype=np.int64)
     if total <= memory:
         return parts
-    short = np.maximum(floor - parts, 0)
-    parts += short
-    # What the small cells were given, the large ones give up, the largest first.
-    over = int(parts.sum()) - memory
+    parts += np.maximum(floor - parts, 0)
+    # The large cells give up what the small ones were given, the largest first.
+    excess = int(parts.sum()) - memory
     for cell in np.argsort(-parts, kind="stable"):
-        if over <= 0:
+        if excess <= 0:
             break
-        given = min(over, max(0, int(parts[cell] - floor[cell]) // 2 + 1))
-        parts[cell] -= given
-        over -= given
+        given_up = min(excess, max(0, int(parts[cell] - floor[cell]) // 2 + 1))
+        parts[cell] -= given_up
+        excess -= given_up
     return parts

@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import pyarrow as pa
-
+from dovetail.columns.layout import JOIN_VALUE, MOMENT, SAMPLE_CELL, STRATUM, WEIGHT, columns_of, input_payload
 from dovetail.conditions.comparison import Key, Kind, Step
 from dovetail.conditions.limits import MEMORY, Limit
-from dovetail.errors import ArgumentError, choice, is_whole
+from dovetail.errors import MOST_PARTITIONS, ArgumentError, choice, is_whole
 
 Policy = Literal["exact", "prob", "prob_hash", "arrpj", "raj", "raj_hash"]
 Allocation = Literal["fixed", "variable"]
@@ -17,7 +16,9 @@ Allocation = Literal["fixed", "variable"]
 POLICIES: tuple[Policy, ...] = ("exact", "prob", "prob_hash", "arrpj", "raj", "raj_hash")
 ALLOCATIONS: tuple[Allocation, ...] = ("fixed", "variable")
 SAMPLING: tuple[Policy, ...] = ("exact", "raj", "raj_hash")
-"""The policies under which the chance of every result is known, so that a sample stands for the whole."""
+"""The policies under which the chance of every result is known, so that a sample represents the complete join."""
+GREEDY: tuple[Policy, ...] = ("prob", "prob_hash", "arrpj")
+"""The policies that keep the rows that promise most; they know two inputs only."""
 
 CELLS = 16
 """Cells of a join, whatever the session: stored state and a seed's choices depend on the number."""
@@ -27,16 +28,11 @@ CELL_ROWS = 64
 
 STRATA = 1024
 SLOT_BYTES = 64
-"""What a held row costs besides its own bytes, where memory is counted in bytes: its place in the lists and heaps."""
+"""What a held row costs besides its own bytes, where memory is counted in bytes: its entries in chains and heaps."""
 
 FACTS = ("number", "seen", "kept", "same")
-"""What a result says of each row in it: its number among the rows of its input, how many rows of its stratum had
-arrived and how many were held when the result came about, and how many of these had its join value."""
-
-
-def _whole(name: str, value: object, accepted: str) -> None:
-    if not is_whole(value):
-        raise ArgumentError(f"{name}={value!r}", accepted=accepted)
+"""What a result says about each row in it: its number among the rows of its input, how many rows of its stratum had
+arrived and how many were held when the result was found, and how many of these had its join value."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +44,7 @@ class Options:
     allocation: Allocation = "fixed"
     seed: int = 0
     strata: int | None = None
-    cells: int | None = None
+    partitions: int | None = None
     balance: bool = True
     detail: bool = True
 
@@ -66,9 +62,13 @@ class Options:
             raise ArgumentError("memory=None", accepted=MEMORY, hint="policy='exact' alone may hold everything")
         if not isinstance(self.seed, int) or isinstance(self.seed, bool) or not -(2**63) <= self.seed < 2**63:
             raise ArgumentError(f"seed={self.seed!r}", accepted="a whole number of 64 bits, or None for any")
-        for name, value in (("strata", self.strata), ("cells", self.cells)):
-            if value is not None:
-                _whole(name, value, "a whole number of at least 1, or None")
+        if self.strata is not None and not is_whole(self.strata):
+            raise ArgumentError(f"strata={self.strata!r}", accepted="a whole number of at least 1, or None")
+        if self.partitions is not None and not is_whole(self.partitions, most=MOST_PARTITIONS):
+            raise ArgumentError(
+                f"partitions={self.partitions!r} is not a number of partitions",
+                accepted=f"a whole number of at least 1 and at most {MOST_PARTITIONS:,}, or None",
+            )
         if self.strata is not None and self.policy != "raj_hash":
             raise ArgumentError(f"strata={self.strata} with policy={self.policy!r}", accepted="policy='raj_hash'")
         for name, switch in (("balance", self.balance), ("detail", self.detail)):
@@ -90,8 +90,8 @@ class ApproxSpec:
     """An approximate join in the form the kernel knows.
 
     A segment of input `i` has ``payload[i]`` columns, then its key columns ``keys[i]``, the hash of the join value, and
-    the place of each row in the order of arrival.  The join value is what every input has in common: for each input
-    ``value[i]`` lists the key columns that make it up, and `kinds` tells how they are coded.  It is empty for a join on
+    the position of each row in the order of arrival.  The join value is what every input has in common: for each input
+    ``value[i]`` lists the key columns that make it up, and `kinds` says how they are coded.  It is empty for a join on
     bands alone.
     """
 
@@ -107,7 +107,6 @@ class ApproxSpec:
     seed: int = 0
     strata: int = 1
     cells: int = 1
-    types: tuple[tuple[pa.DataType, ...], ...] = ()
     detail: bool = True
     """Whether results say all that confidence intervals need, or their weight alone."""
     scan: bool = False
@@ -124,25 +123,30 @@ class ApproxSpec:
         return self.policy in SAMPLING
 
     def budget(self, cell: int) -> int:
-        """The share of a cell in the memory, in the limit's unit, where all cells have the same."""
+        """A cell's share of the memory, in the limit's unit, where all cells have the same."""
         assert self.memory is not None
         return self.memory.amount * (cell + 1) // self.cells - self.memory.amount * cell // self.cells
 
     def output_names(self) -> list[str]:
         """Columns that leave the kernel: i0_0 ... for the first input, i1_0 ..., then how the row was sampled."""
-        names = [f"i{at}_{c}" for at in range(self.sides) for c in range(self.payload[at])]
+        names = [name for side in range(self.sides) for name in columns_of(input_payload(side), self.payload[side])]
         if self.weighted:
-            names.append("weight")
+            names.append(WEIGHT)
         if self.detail or not self.weighted:
-            names += ["cell", "at"]
+            names += [SAMPLE_CELL, MOMENT]
         if self.weighted and self.detail:
-            names += ["stratum", "value"]
-            names += [f"{what}{at}" for at in range(self.sides) for what in FACTS]
+            names += [STRATUM, JOIN_VALUE]
+            names += [fact_column(fact, side) for side in range(self.sides) for fact in FACTS]
         return names
 
 
+def fact_column(fact: str, side: int) -> str:
+    """The flat column of one of the `FACTS` about the rows of an input."""
+    return f"{fact}{side}"
+
+
 def cell_count(memory: Limit | None, sides: int, wanted: int | None) -> int:
-    """How many cells share a memory; not more than leave each a useful part.
+    """How many cells share a memory: few enough to leave each a useful part.
 
     Examples
     --------

@@ -1,12 +1,12 @@
 """A cell of an approximate join: rows arrive, results leave at once, and memory never exceeds its limit.
 
-Any prefix of the results is a valid answer for the rows that have arrived.  Rows are taken in the order of their
-places, and within a place in the order of the inputs; every choice depends on that order and on the seed, never on the
-cut into calls.
+Any prefix of the results is a valid answer for the rows that have arrived.  Rows are joined in the order of arrival,
+and among simultaneous ones in the order of the inputs; every choice depends on that order and on the seed, never on how
+rows were divided into calls.
 
-State is made up of these segments: ``head`` (counters), ``strata`` or ``queues`` (statistics by stratum or queue),
+State consists of these segments: ``head`` (counters), ``strata`` or ``queues`` (statistics by stratum or queue),
 ``live`` (which stored rows are still held), and the rows themselves.  Rows are stored when they enter memory and not
-again; once less than half the rows of a segment are held, what is left of it moves to the newest one.
+again; once less than half the rows of a segment are held, the rest of it moves to the newest one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dovetail.columns.segments import concat
 from dovetail.errors import DovetailError
 from dovetail.families.approx.compiled import Index
 from dovetail.families.approx.encode import row_bytes
-from dovetail.families.approx.kernel import UNLIMITED, Call, numbers_of
+from dovetail.families.approx.kernel import Call, CellState, InputRows, row_numbers
 from dovetail.families.approx.spec import SLOT_BYTES, ApproxSpec
 from dovetail.family import Changes
 
@@ -34,7 +34,7 @@ METRICS = (
 """What a call counts, in the order in which it leaves the operator."""
 
 BUDGET = b"dovetail.budget"
-"""Metadata of a segment: the share of its cell in the memory, where cells have unequal shares."""
+"""Metadata of a segment: its cell's share of the memory, where cells have unequal shares."""
 
 _HEAD, _STRATA, _QUEUES, _LIVE = "head", "strata", "queues", "live"
 
@@ -45,18 +45,12 @@ class ApproxKernel:
     def __init__(self, spec: ApproxSpec) -> None:
         self.spec = spec
         self.counters = dict.fromkeys(METRICS, 0)
-        sides = spec.sides
-        self.seed = spec.seed
-        self.arrivals = 0
-        self._numbers = np.zeros(sides, dtype=np.int64)
-        self.seen = np.zeros(sides, dtype=np.int64)
-        self.widest = np.zeros(sides, dtype=np.int64)
-        self.oversized = np.zeros(sides, dtype=np.int64)
-        self.peak = np.zeros(2, dtype=np.int64)
-        self.statistics: Index | None = None
+        self._state = CellState.empty(spec)
+        self._numbers = np.zeros(spec.sides, dtype=np.int64)
+        """Rows of each input that have arrived, by which they are numbered."""
         self._budget: int | None = None
-        self._stored: list[dict[str, pa.RecordBatch]] = [{} for _ in range(sides)]
-        self._fresh: list[list[pa.RecordBatch]] = [[] for _ in range(sides)]
+        self._stored: list[dict[str, pa.RecordBatch]] = [{} for _ in range(spec.sides)]
+        self._arrived: list[list[pa.RecordBatch]] = [[] for _ in range(spec.sides)]
         self._serial = 0
         self._changes = Changes()
 
@@ -69,22 +63,21 @@ class ApproxKernel:
         if not state:
             return
         head = _values(state[_HEAD])
-        sides = self.spec.sides
-        # The seed of the first run goes on, or the draws of the held rows would no longer be theirs.
-        self.seed, self.arrivals, self._serial = (int(value) for value in head[:3])
-        self.peak = head[3:5].copy()
-        self._numbers, self.seen, self.widest, self.oversized = head[5:].reshape(4, sides).copy()
-        self.statistics = _values(state[_STRATA if _STRATA in state else _QUEUES])
+        # The seed of the first run stays in use, or the draws of the held rows would change.
+        seed, arrivals, self._serial = (int(value) for value in head[:3])
+        self._numbers, seen, row_cost, oversized = head[5:].reshape(4, self.spec.sides).copy()
+        statistics = _values(state[_STRATA if _STRATA in state else _QUEUES])
+        self._state = CellState(seed, arrivals, seen, row_cost, oversized, head[3:5].copy(), statistics)
         live = state[_LIVE]
-        owners, numbers = order_codes(live.column("side"), "int"), order_codes(live.column("number"), "int")
+        sides, numbers = order_codes(live.column("side"), "int"), order_codes(live.column("number"), "int")
         for name in sorted((n for n in state if n.startswith("rows/")), key=_serial_of):
             side = int(name.split("/")[1])
             rows = state[name]
-            kept = np.isin(numbers_of(rows), numbers[owners == side], assume_unique=True)
+            kept = np.isin(row_numbers(rows), numbers[sides == side], assume_unique=True)
             self._stored[side][name] = rows.take(np.flatnonzero(kept))
 
     def push(self, side: int, rows: pa.RecordBatch) -> None:
-        """Take in new rows.  A row with a NULL key matches nothing, so it asks for no place and counts for nothing."""
+        """Take in new rows.  A row with a NULL key matches nothing, so it asks for no slot and counts for nothing."""
         self.counters["rows"] += rows.num_rows
         metadata = rows.schema.metadata or {}
         if BUDGET in metadata:
@@ -92,32 +85,31 @@ class ApproxKernel:
         rows = rows.replace_schema_metadata(None)
         keys = rows.columns[self.spec.payload[side] :][: len(self.spec.keys[side])]
         if keys:
-            good = usable(keys)
-            if not good.all():
-                rows = rows.take(np.flatnonzero(good))
+            has_keys = usable(keys)
+            if not has_keys.all():
+                rows = rows.take(np.flatnonzero(has_keys))
         if rows.num_rows:
-            self._fresh[side].append(rows)
+            self._arrived[side].append(rows)
 
     def end(self) -> None:
         """Nothing waits for the end: results leave as rows arrive."""
 
     def results(self) -> Iterator[pa.RecordBatch]:
-        """Join what was pushed with what is held, and with itself in the order of arrival."""
-        began = time.perf_counter_ns()
-        call = Call(self)
+        """Join the pushed rows with the held ones, and with each other in the order of arrival."""
+        started = time.perf_counter_ns()
+        call = self.call()
         if call.order.size:
-            while True:
-                whole = call.run()
-                if call.out.fill[0]:
-                    batch = call.rows_out()
-                    self.counters["kernel_us"] += (time.perf_counter_ns() - began) // 1000
+            complete = False
+            while not complete:
+                complete = call.run()
+                if call.out.counts[0]:
+                    batch = call.chunk()
+                    self.counters["kernel_us"] += (time.perf_counter_ns() - started) // 1000
                     yield batch
-                    began = time.perf_counter_ns()
-                if whole:
-                    break
+                    started = time.perf_counter_ns()
             self._finish(call)
-        self._count_held(call)
-        self.counters["kernel_us"] += (time.perf_counter_ns() - began) // 1000
+        self._count(call)
+        self.counters["kernel_us"] += (time.perf_counter_ns() - started) // 1000
 
     def changes(self) -> Changes:
         """Segments to store and names to forget."""
@@ -129,49 +121,44 @@ class ApproxKernel:
 
     # ----------------------------------------------------------------------------------------------------------
 
-    def budget_of(self, cell: int) -> int:
-        """The memory of this cell, in the limit's unit."""
-        if self.spec.memory is None:
-            return UNLIMITED
-        return self.spec.budget(cell) if self._budget is None else self._budget
+    def call(self) -> Call:
+        """The compiled call that joins what was pushed."""
+        return Call(self.spec, self._state, [self._input_rows(side) for side in range(self.spec.sides)], self._budget)
 
-    def tables(self) -> list[tuple[pa.RecordBatch | None, int, Index]]:
-        """Of each input: held rows and then new ones, how many are held, and the places of the new ones."""
-        found: list[tuple[pa.RecordBatch | None, int, Index]] = []
-        for side in range(self.spec.sides):
-            parts = [rows for rows in self._stored[side].values() if rows.num_rows]
-            held = sum(part.num_rows for part in parts)
-            places = np.empty(0, dtype=np.int64)
-            if self._fresh[side]:
-                new = concat(self._fresh[side])
-                places = order_codes(new.column(new.num_columns - 1), "int")
-                count = int(self._numbers[side])
-                numbers = pa.array(np.arange(count, count + new.num_rows))
-                names = [*new.schema.names[:-1], "number"]
-                parts.append(pa.RecordBatch.from_arrays([*new.columns[:-1], numbers], names=names))
-            found.append((concat(parts) if parts else None, held, places))
-        return found
+    def _input_rows(self, side: int) -> InputRows:
+        parts = [rows for rows in self._stored[side].values() if rows.num_rows]
+        held = sum(part.num_rows for part in parts)
+        arrivals = np.empty(0, dtype=np.int64)
+        if self._arrived[side]:
+            new = concat(self._arrived[side])
+            arrivals = order_codes(new.column(new.num_columns - 1), "int")
+            count = int(self._numbers[side])
+            numbers = pa.array(np.arange(count, count + new.num_rows))
+            names = [*new.schema.names[:-1], "number"]
+            parts.append(pa.RecordBatch.from_arrays([*new.columns[:-1], numbers], names=names))
+        return InputRows(concat(parts) if parts else None, held, arrivals)
 
     def _finish(self, call: Call) -> None:
         """Keep what the compiled loops left behind, and find out what has to be stored."""
-        if self.spec.policy == "exact" and self.spec.memory is not None and call.room.peak[1] > call.budget:
+        if self.spec.policy == "exact" and self.spec.memory is not None and call.memory.peak[1] > call.budget:
             raise DovetailError(
-                f"policy='exact' needs more than its memory: a cell holds {call.room.peak[1]:,} "
+                f"policy='exact' needs more than its memory: a cell holds {call.memory.peak[1]:,} "
                 f"of {call.budget:,} {self.spec.memory.unit}",
                 accepted="a limit that holds every row of every input, or memory=None",
                 hint="policy='raj_hash' stays within any limit and says what it left out",
             )
-        self.arrivals += call.order.size
-        for side in range(self.spec.sides):
-            self._numbers[side] += call.new_rows(side)
-            self._store_rows(side, call)
-        self._fresh = [[] for _ in range(self.spec.sides)]
-        counts = [self._numbers, self.seen, self.widest, self.oversized]
-        head = np.concatenate([[self.seed, self.arrivals, self._serial], self.peak, *counts])
+        state = self._state
+        state.arrivals += call.order.size
+        for side, part in enumerate(call.inputs):
+            self._numbers[side] += part.arrivals.size
+            self._store_rows(side, part, call.held_rows(side))
+        self._arrived = [[] for _ in range(self.spec.sides)]
+        counts = [self._numbers, state.seen, state.row_cost, state.oversized]
+        head = np.concatenate([[state.seed, state.arrivals, self._serial], state.peak, *counts])
         self._changes.stored[_HEAD] = _segment(head)
-        self.statistics = call.statistics()
-        self._changes.stored[_QUEUES if call.queues is not None else _STRATA] = _segment(self.statistics)
-        live = [[numbers_of(rows) for rows in parts.values()] for parts in self._stored]
+        state.statistics = call.statistics()
+        self._changes.stored[_QUEUES if call.queues is not None else _STRATA] = _segment(state.statistics)
+        live = [[row_numbers(rows) for rows in parts.values()] for parts in self._stored]
         numbers = [np.concatenate([np.empty(0, dtype=np.int64), *parts]) for parts in live]
         self._changes.stored[_LIVE] = pa.RecordBatch.from_arrays(
             [
@@ -181,41 +168,42 @@ class ApproxKernel:
             names=["side", "number"],
         )
 
-    def _store_rows(self, side: int, call: Call) -> None:
-        table = call.tables[side][0]
-        if table is None:
+    def _store_rows(self, side: int, part: InputRows, is_held: Index) -> None:
+        if part.table is None:
             return
-        held = call.held_rows(side)
-        moved = [np.flatnonzero(held[call.tables[side][1] :]) + call.tables[side][1]]
+        moved = [np.flatnonzero(is_held[part.held :]) + part.held]
         begin = 0
         for name, rows in list(self._stored[side].items()):
             end = begin + rows.num_rows
-            left = np.flatnonzero(held[begin:end])
-            if left.size < rows.num_rows:
-                self._stored[side][name] = rows.take(left)
+            remaining = np.flatnonzero(is_held[begin:end])
+            if remaining.size < rows.num_rows:
+                self._stored[side][name] = rows.take(remaining)
             # The name carries how many rows the segment had.
-            if 2 * left.size < int(name.rsplit("/", 1)[1]):
-                moved.append(left + begin)
+            if 2 * remaining.size < int(name.rsplit("/", 1)[1]):
+                moved.append(remaining + begin)
                 del self._stored[side][name]
                 self._changes.dropped.add(name)
             begin = end
-        # Queues are taken up in the order of arrival, so a segment keeps it too.
+        # Queues are restored in the order of arrival, so a segment keeps it too.
         wanted = np.sort(np.concatenate(moved))
         if wanted.size:
-            rows = table.take(wanted)
+            rows = part.table.take(wanted)
             name = f"rows/{side}/{self._serial}/{rows.num_rows}"
             self._serial += 1
             self._stored[side][name] = rows
             self._changes.stored[name] = rows
 
-    def _count_held(self, call: Call) -> None:
-        rows = [part for parts in self._stored for part in parts.values()]
-        self.counters["held_rows"] = sum(part.num_rows for part in rows)
+    def _count(self, call: Call) -> None:
+        segments = [rows for parts in self._stored for rows in parts.values()]
+        self.counters["held_rows"] = sum(rows.num_rows for rows in segments)
         self.counters["held_bytes"] = sum(
-            int(row_bytes(part.columns).sum()) + SLOT_BYTES * part.num_rows for part in rows if part.num_rows
+            int(row_bytes(rows.columns).sum()) + SLOT_BYTES * rows.num_rows for rows in segments if rows.num_rows
         )
-        self.counters["peak_rows"] = int(self.peak[0])
-        self.counters["oversized"] = int(call.room.oversized.sum() - call.oversized_before)
+        self.counters["peak_rows"] = int(self._state.peak[0])
+        self.counters["oversized"] = call.oversized
+        self.counters["comparisons"] = call.comparisons
+        self.counters["candidates"] = self.counters["results"] = call.results
+        self.counters["estimated"] = call.estimated
 
 
 def _values(segment: pa.RecordBatch) -> Index:

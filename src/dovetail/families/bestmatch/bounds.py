@@ -1,7 +1,8 @@
-"""How far each stream has come: below which value of the ordering axis no more rows will arrive.
+"""How far each stream has progressed: below which value of the ordering axis no more rows will arrive.
 
-Three promises tell it: Spark's watermark; a count (once so many consecutive rows lie above a value, nothing below it
-is still to come); and marks in the rows themselves.  A row that breaks the promise of its own stream is late.
+One of three promises says so: Spark's watermark; a count (once so many consecutive rows lie above a value, nothing
+below it is still to come); or punctuation in the rows themselves.  A row that breaks the promise of its own stream is
+late.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ NAN = 0x7FF8_0000_0000_0000
 
 
 class Progress:
-    """The bounds of both streams, as codes of the ordering axis; None where nothing is known yet."""
+    """The bounds of both streams, as codes of the ordering axis; None as long as nothing is known."""
 
     def __init__(self, spec: BestSpec) -> None:
         assert spec.order is not None
@@ -37,8 +38,8 @@ class Progress:
     def restore(self, head: Mapping[str, list[int]], watermark: int | None) -> None:
         """Take up what was stored, and Spark's watermark."""
         for side in (0, 1):
-            found = head.get(f"bound{side}", [])
-            self.before[side] = self.now[side] = found[0] if found else None
+            stored = head.get(f"bound{side}", [])
+            self.before[side] = self.now[side] = stored[0] if stored else None
             self._tails[side] = np.array(head.get(f"tail{side}", []), dtype=np.int64)
         if self._spec.disorder == "watermark" and watermark is not None:
             for side in (0, 1):
@@ -59,42 +60,42 @@ class Progress:
         assert self._spec.order is not None
         return rows.column(self._spec.payload[side] + len(self._spec.by) + self._spec.order)
 
-    def placed(self, side: int, rows: pa.RecordBatch) -> Mask:
-        """Rows that have a place in the order: not NULL, and not NaN, which is near to nothing."""
+    def ordered(self, side: int, rows: pa.RecordBatch) -> Mask:
+        """Rows that have a value on the ordering axis: not NULL, and not NaN, which is near to nothing."""
         column = self.column(side, rows)
-        placed = valid_mask(column)
-        return placed & (axis_codes(self.axis, column) != NAN) if self.axis.is_float else placed
+        ordered = valid_mask(column)
+        return ordered & (axis_codes(self.axis, column) != NAN) if self.axis.is_float else ordered
 
     def arrived(self, side: int, rows: pa.RecordBatch) -> Mask:
-        """Move the bound of a stream by new rows; says which of them are late."""
-        placed = self.placed(side, rows)
+        """Advance the bound of a stream by new rows; returns which of them are late."""
+        ordered = self.ordered(side, rows)
         codes = axis_codes(self.axis, self.column(side, rows))
         late = np.zeros(rows.num_rows, dtype=np.bool_)
         lowest = np.iinfo(np.int64).min
         bound = self.now[side]
         before = np.full(rows.num_rows, lowest if bound is None else bound)
         if self._spec.disorder == "ahead":
-            here = np.flatnonzero(placed)
-            if here.size == 0:
+            positions = np.flatnonzero(ordered)
+            if positions.size == 0:
                 return late
             tail, ahead = self._tails[side], self._spec.ahead
-            sequence = np.concatenate([tail, codes[here]])
+            sequence = np.concatenate([tail, codes[positions]])
             self._tails[side] = sequence[max(0, sequence.size - ahead + 1) :] if ahead > 1 else sequence[:0]
             reached = np.full(sequence.size, lowest)
             if sequence.size >= ahead:
-                windows = np.lib.stride_tricks.sliding_window_view(sequence, ahead).min(axis=1)
-                reached[ahead - 1 :] = np.maximum.accumulate(windows)
+                minima = np.lib.stride_tricks.sliding_window_view(sequence, ahead).min(axis=1)
+                reached[ahead - 1 :] = np.maximum.accumulate(minima)
             seen = np.concatenate([[lowest], reached])[tail.size : -1]
-            before[here] = np.maximum(before[here], seen)
+            before[positions] = np.maximum(before[positions], seen)
             self._raise(side, int(reached[-1]))
         elif self._spec.disorder == "marks":
-            marks = rows.column(self._spec.payload[side] + self._spec.keys)
-            told = np.where(valid_mask(marks), axis_codes(self.axis, marks), lowest)
-            reached = np.maximum.accumulate(told)
+            punctuation = rows.column(self._spec.payload[side] + self._spec.keys)
+            promised = np.where(valid_mask(punctuation), axis_codes(self.axis, punctuation), lowest)
+            reached = np.maximum.accumulate(promised)
             before = np.maximum(before, np.concatenate([[lowest], reached[:-1]]))
             if rows.num_rows:
                 self._raise(side, int(reached[-1]))
-        late[placed] = codes[placed] < before[placed]
+        late[ordered] = codes[ordered] < before[ordered]
         return late
 
     def _raise(self, side: int, bound: int) -> None:
@@ -103,11 +104,11 @@ class Progress:
             self.now[side] = bound if known is None else max(known, bound)
 
     def passed(self, side: int, rows: pa.RecordBatch, bound: int | None) -> Mask:
-        """Rows that no row at or above a bound can match; those without a place in the order match nothing anyway."""
-        placed = self.placed(side, rows)
+        """Rows that no row at or above a bound can match; those without a value on the axis match nothing anyway."""
+        ordered = self.ordered(side, rows)
         if bound is None:
-            return ~placed
-        return ~placed | self._beyond(axis_codes(self.axis, self.column(side, rows)), bound)
+            return ~ordered
+        return ~ordered | self._beyond(axis_codes(self.axis, self.column(side, rows)), bound)
 
     def _beyond(self, codes: Codes, bound: int) -> Mask:
         """Values that lie below a bound by more than the maximum distance."""
@@ -116,17 +117,17 @@ class Progress:
         limit = raw(self.axis, np.array([bound])).reshape(-1, 1)
         none = np.zeros(codes.size, dtype=np.int64)
         far = pair_costs(kinds, values, limit, np.arange(codes.size), none)[:, 0] > self.axis.limit
-        found: Mask = far & (codes < bound)
-        return found
+        beyond: Mask = far & (codes < bound)
+        return beyond
 
     def lowest(self, side: int, rows: pa.RecordBatch, chosen: Mask) -> int | None:
-        """The smallest value of the chosen rows that have a place in the order."""
-        codes = axis_codes(self.axis, self.column(side, rows))[chosen & self.placed(side, rows)]
+        """The smallest value of the chosen rows on the ordering axis."""
+        codes = axis_codes(self.axis, self.column(side, rows))[chosen & self.ordered(side, rows)]
         return int(codes.min()) if codes.size else None
 
 
 def raw(axis: Axis, codes: Codes) -> npt.NDArray[np.int64]:
-    """Codes back as the kernels' values: floats as their bits."""
+    """Codes as the values that the kernels read: floats as their bits."""
     if not axis.is_float:
         return codes
     return np.where(codes < 0, codes ^ np.iinfo(np.int64).max, codes)

@@ -1,7 +1,7 @@
 """Compiled parts of the best-match kernels: costs, bounds on costs, dominance, and the tree they are searched in.
 
 Values of an axis are 64-bit numbers; those of float axes are the bits of doubles.  A cost is a 64-bit code of which the
-smaller is the better.  A matrix has one row for each input row and one column for each axis.
+smaller is the better.  A matrix has one row per input row and one column per axis.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from dovetail.families.bestmatch.spec import (
 Index = npt.NDArray[np.int64]
 Matrix = npt.NDArray[np.int64]
 Sets = tuple[Index, Index]
-"""Of each set axis, where each row's elements begin and end, and all elements, sorted within a row."""
+"""For each set axis, where each row's elements begin and end; and all elements, sorted within a row."""
 
 LEAF = 8
 """Rows of a leaf.  Smaller leaves mean more bounds to compute, larger ones more costs."""
@@ -67,7 +67,7 @@ def cost_of(kind: int, a: int, b: int) -> int:  # pragma: no cover - compiled
 
 @njit
 def bound_of(kind: int, a: int, low: int, high: int) -> int:  # pragma: no cover - compiled
-    """A cost that no pair of `a` and a value from `low` to `high` is below.
+    """A lower bound on the cost of any pair of `a` and a value from `low` to `high`.
 
     Where a float among the values is infinite or NaN, `low` and `high` are the infinities.
     """
@@ -94,7 +94,7 @@ def bound_of(kind: int, a: int, low: int, high: int) -> int:  # pragma: no cover
 
 @njit
 def relation(one: Codes, other: Codes) -> int:  # pragma: no cover - compiled
-    """Where two pairs differ: 1 the first is better somewhere, 2 the second is, 3 both, 0 they are equal."""
+    """How two pairs compare: 1 if the first is better on an axis, 2 if the second is, 3 if both are, 0 if equal."""
     bits = 0
     for axis in range(one.size):
         if one[axis] < other[axis]:
@@ -123,7 +123,7 @@ def _holds(ids: Index, begin: int, end: int, wanted: int) -> bool:  # pragma: no
 def _exceeds(
     at: int, left: Sets, right: Sets, i: int, j: int, other_i: int, other_j: int
 ) -> bool:  # pragma: no cover - compiled
-    """Whether the pair (i, j) has a common element that the other pair has not."""
+    """Whether the pair (i, j) has a common element that the other pair does not have."""
     left_ends, left_ids = left
     right_ends, right_ids = right
     p, q = left_ends[at, i], right_ends[at, j]
@@ -157,12 +157,13 @@ def set_relation(
 
 
 @njit
-def offer(
+def add_unless_beaten(
     costs: Matrix, rows: Matrix, size: int, cost: Codes, i: int, j: int, left: Sets, right: Sets
 ) -> int:  # pragma: no cover - compiled
-    """Offer a pair to the best ones so far, which have room for one more; returns how many there are then.
+    """Add a pair to the best ones so far, unless one beats it, and remove those that it beats.
 
-    Nothing in the skyline beats anything else in it.  So once an equal is found, the pair is in.
+    The arrays have space for one more; returns how many there are then.  No pair in the skyline beats another one in
+    it, so a pair that equals one of them belongs to it.
     """
     sets = left[0].shape[0]
     at = 0
@@ -171,7 +172,7 @@ def offer(
         if sets and bits != 3:
             bits |= set_relation(left, right, rows[at, 0], rows[at, 1], i, j)
         if bits == 1:
-            # What beats one pair beats others: it moves towards the front.
+            # A pair that beats one is likely to beat others: it moves towards the front.
             front = at // 2
             for axis in range(cost.size):
                 costs[front, axis], costs[at, axis] = costs[at, axis], costs[front, axis]
@@ -192,13 +193,13 @@ def offer(
 
 
 @njit
-def grown(costs: Matrix, rows: Matrix) -> tuple[Matrix, Matrix]:  # pragma: no cover - compiled
-    """The same with twice the room."""
-    wide = np.empty((2 * costs.shape[0], costs.shape[1]), dtype=np.int64)
-    wide[: costs.shape[0]] = costs
-    more = np.empty((2 * rows.shape[0], 2), dtype=np.int64)
-    more[: rows.shape[0]] = rows
-    return wide, more
+def doubled(costs: Matrix, rows: Matrix) -> tuple[Matrix, Matrix]:  # pragma: no cover - compiled
+    """The same arrays with twice the capacity."""
+    more_costs = np.empty((2 * costs.shape[0], costs.shape[1]), dtype=np.int64)
+    more_costs[: costs.shape[0]] = costs
+    more_rows = np.empty((2 * rows.shape[0], 2), dtype=np.int64)
+    more_rows[: rows.shape[0]] = rows
+    return more_costs, more_rows
 
 
 @njit
@@ -233,7 +234,7 @@ def best_of_groups(
         largest = max(largest, ends[group + 1] - ends[group])
     best = np.empty((largest, costs.shape[1]), dtype=np.int64)
     rows = np.empty((largest, 2), dtype=np.int64)
-    places = np.empty(largest, dtype=np.int64)
+    positions = np.empty(largest, dtype=np.int64)
     sets = left[0].shape[0]
     for group in range(ends.size - 1):
         size = 0
@@ -250,7 +251,7 @@ def best_of_groups(
                     size -= 1
                     best[at] = best[size]
                     rows[at] = rows[size]
-                    places[at] = places[size]
+                    positions[at] = positions[size]
                 elif bits == 0:
                     break
                 else:
@@ -258,8 +259,8 @@ def best_of_groups(
             if not beaten:
                 best[size] = costs[pair]
                 rows[size, 0], rows[size, 1] = i[pair], j[pair]
-                places[size] = pair
+                positions[size] = pair
                 size += 1
         for at in range(size):
-            kept[places[at]] = True
+            kept[positions[at]] = True
     return kept

@@ -23,31 +23,31 @@ Column: TypeAlias = "pa.Array[Any]"
 class Rows:
     """The rows of one side that can match at all, as numbers."""
 
-    places: Index
-    """Where in their batch they are."""
+    positions: Index
+    """Their row numbers in the batch."""
     groups: Codes
-    """Rows of one number have equal keys."""
+    """Rows with the same number have equal keys."""
     values: Matrix
     sets: Sets
 
 
 def encode(spec: BestSpec, left: pa.RecordBatch, right: pa.RecordBatch) -> tuple[Rows, Rows]:
-    """Both sides as numbers, rows with a NULL among their keys left out."""
+    """Both sides as numbers, without rows that have a NULL among their keys."""
     sides = [left, right]
     keys = [[side.column(spec.payload[at] + k) for k in range(spec.keys)] for at, side in enumerate(sides)]
-    places = [np.flatnonzero(usable(columns, side.num_rows)) for columns, side in zip(keys, sides, strict=True)]
+    positions = [np.flatnonzero(usable(columns, side.num_rows)) for columns, side in zip(keys, sides, strict=True)]
     keys = [
         [column if rows.size == len(column) else column.take(rows) for column in columns]
-        for columns, rows in zip(keys, places, strict=True)
+        for columns, rows in zip(keys, positions, strict=True)
     ]
     groups = _groups(spec.by, keys[0], keys[1])
     first = len(spec.by)
-    values = [axis_values(spec, columns[first:], rows.size) for columns, rows in zip(keys, places, strict=True)]
+    values = [axis_values(spec, columns[first:], rows.size) for columns, rows in zip(keys, positions, strict=True)]
     for at, axis in enumerate(spec.compiled):
         if axis.rule == "sum_int":
             _check_sums(values[0][:, at], values[1][:, at])
     sets = _sets(spec, keys)
-    return tuple(Rows(places[s], groups[s], values[s], sets[s]) for s in (0, 1))  # type: ignore[return-value]
+    return tuple(Rows(positions[s], groups[s], values[s], sets[s]) for s in (0, 1))  # type: ignore[return-value]
 
 
 def usable(columns: list[Column], rows: int) -> Mask:
@@ -86,7 +86,7 @@ def _groups(by: tuple[Kind, ...], left: list[Column], right: list[Column]) -> tu
     for at, kind in enumerate(by):
         codes = np.concatenate(codes_of(kind, left[at], right[at]))
         _, dense = np.unique(codes, return_inverse=True)
-        # Dense numbers of two columns make a product that 64 bits hold.
+        # The product of two columns of dense numbers fits into 64 bits.
         _, both = np.unique(both * (dense.max(initial=0) + 1) + dense, return_inverse=True)
     return both[: rows[0]], both[rows[0] :]
 

@@ -1,6 +1,6 @@
 """The best-match join of two batches of rows: pairs of row numbers out.
 
-The forms of the join and what computes them:
+What computes each kind of join:
 
 inner
     the skyline of all pairs (:mod:`~dovetail.families.bestmatch.skyline`), one for each key.
@@ -11,7 +11,6 @@ left, right, full
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -19,89 +18,79 @@ import pyarrow as pa
 from dovetail.columns.codes import HIGHEST, LOWEST
 from dovetail.families.bestmatch.compiled import Index, Matrix, best_of_groups, order_keys, pair_costs
 from dovetail.families.bestmatch.encode import Rows, encode
-from dovetail.families.bestmatch.prefer import Judges
+from dovetail.families.bestmatch.prefer import Preferences
 from dovetail.families.bestmatch.skyline import best_pairs
-from dovetail.families.bestmatch.spec import NEAR_FLOAT, NEAR_INT, BestSpec
+from dovetail.families.bestmatch.spec import NEAR_FLOAT, NEAR_INT, BestSpec, Counters
 from dovetail.families.bestmatch.tree import COMPARE, LIST, PRUNE, Tree, build, search
 
 Pairs = tuple[Index, Index]
 
 BLOCK = 1 << 12
-"""Rows whose candidates are listed at a time, where all of them have to be."""
-
-
-@dataclass
-class Work:
-    """What a join did."""
-
-    comparisons: int = 0
-    candidates: int = 0
-    judged: int = 0
-    page_reads: int = 0
-    page_writes: int = 0
+"""Rows whose candidates are listed at a time, where all candidates are needed."""
 
 
 def best(
     spec: BestSpec,
     left: pa.RecordBatch,
     right: pa.RecordBatch,
-    work: Work,
+    counters: Counters,
     *,
     asked: tuple[Index | None, Index | None] = (None, None),
 ) -> Pairs:
     """Row numbers of the pairs of a join, each pair once.
 
-    `asked` says which rows of a side want their best pairs; None asks for all.  It has no meaning for an inner join.
+    `asked` gives the rows of each side whose best pairs are wanted; None asks for all.  An inner join ignores it.
     """
     rows = encode(spec, left, right)
-    judges = Judges(spec, left, right, rows, work) if spec.judges else None
-    if spec.how == "inner":
-        i, j = _skyline(spec, rows, work) if judges is None else _judged_skyline(spec, rows, judges, work)
-        return rows[0].places[i], rows[1].places[j]
+    preferences = Preferences(spec, left, right, rows, counters) if spec.judges else None
+    if spec.global_best:
+        if preferences is None:
+            i, j = _skyline(spec, rows, counters)
+        else:
+            i, j = _preferred_skyline(spec, rows, preferences, counters)
+        return rows[0].positions[i], rows[1].positions[j]
     parts: list[Pairs] = []
     for side in spec.answers:
-        finder = Finder(spec, rows[side], rows[1 - side])
-        i, j = finder.find(asked[side], work)
+        i, j = PairSearch(spec, rows[side], rows[1 - side]).best(asked[side], counters)
         pair = (i, j) if side == 0 else (j, i)
-        if judges is not None:
-            pair = judges.best(*pair, i)
-        parts.append((rows[0].places[pair[0]], rows[1].places[pair[1]]))
-    return parts[0] if len(parts) == 1 else united(parts)
+        if preferences is not None:
+            pair = preferences.best(*pair, i)
+        parts.append((rows[0].positions[pair[0]], rows[1].positions[pair[1]]))
+    return parts[0] if len(parts) == 1 else distinct_pairs(parts)
 
 
 def candidates(
-    spec: BestSpec, left: pa.RecordBatch, right: pa.RecordBatch, work: Work, asked: Index | None = None
+    spec: BestSpec, left: pa.RecordBatch, right: pa.RecordBatch, counters: Counters, asked: Index | None = None
 ) -> Iterator[Pairs]:
-    """All pairs within the distances and with equal keys, in blocks, ordered by the rows of the side that answers."""
+    """All pairs within the distances and with equal keys, in blocks, ordered by the rows of the home side."""
     rows = encode(spec, left, right)
-    side = 1 if spec.how == "right" else 0
-    finder = Finder(spec, rows[side], rows[1 - side])
-    for i, j in finder.listed(asked, work):
+    side = spec.home_side
+    for i, j in PairSearch(spec, rows[side], rows[1 - side]).candidates(asked, counters):
         pair = (i, j) if side == 0 else (j, i)
-        yield rows[0].places[pair[0]], rows[1].places[pair[1]]
+        yield rows[0].positions[pair[0]], rows[1].positions[pair[1]]
 
 
-def united(parts: list[Pairs]) -> Pairs:
-    """Pairs of several lists, each once."""
+def distinct_pairs(parts: list[Pairs]) -> Pairs:
+    """The pairs of several lists, each once."""
     i, j = (np.concatenate([part[at] for part in parts]) for at in (0, 1))
     both = np.unique(np.stack([i, j], axis=1), axis=0)
     return both[:, 0], both[:, 1]
 
 
 def best_of_pairs(spec: BestSpec, left: pa.RecordBatch, right: pa.RecordBatch, groups: Index, costs: Matrix | None,
-                  work: Work) -> Index:  # fmt: skip
+                  counters: Counters) -> Index:  # fmt: skip
     """Which of the pairs (row k of `left`, row k of `right`) no other pair of the same group beats.
 
-    No row has a NULL among its keys.  `costs` are those that Spark computed, if there are any.
+    No row has a NULL among its keys.  `costs` are those that Spark computed, if any.
     """
     rows = encode(spec, left, right)
     kinds, _ = _kinds(spec, grouped=False)
-    every = np.arange(left.num_rows)
-    own = pair_costs(kinds, rows[0].values, rows[1].values, every, every)
-    all_costs = own if costs is None else np.column_stack([own, costs])
+    numbers = np.arange(left.num_rows)
+    compiled = pair_costs(kinds, rows[0].values, rows[1].values, numbers, numbers)
+    all_costs = compiled if costs is None else np.column_stack([compiled, costs])
     order = np.argsort(groups, kind="stable")
     if spec.judges:
-        kept, _ = Judges(spec, left, right, rows, work, costs=all_costs).best(order, order, groups[order])
+        kept, _ = Preferences(spec, left, right, rows, counters, costs=all_costs).best(order, order, groups[order])
         return np.sort(kept)
     ends = _ends(groups[order])
     mask = best_of_groups(ends, np.ascontiguousarray(all_costs[order]), order, order, rows[0].sets, rows[1].sets)
@@ -122,8 +111,8 @@ def _kinds(spec: BestSpec, *, grouped: bool) -> tuple[Index, Index]:
     return np.array(kinds, dtype=np.int64), np.array(limits, dtype=np.int64)
 
 
-class Finder:
-    """Finds the best pairs, or all candidates, of rows of one side among those of the other."""
+class PairSearch:
+    """The best pairs, or all candidates, of rows of one side among those of the other."""
 
     def __init__(self, spec: BestSpec, rows: Rows, others: Rows) -> None:
         self._spec = spec
@@ -133,32 +122,32 @@ class Finder:
         self._tree: Tree = build(self._kinds, self._limits, self._values(others))
 
     def _values(self, rows: Rows) -> Matrix:
-        """Axis values, and the number of the key as a further axis: at distance 0 it costs every candidate the same."""
+        """Axis values, and the key number as a further axis: at distance 0 it costs every candidate the same."""
         values = np.column_stack([rows.groups, rows.values]) if self._spec.by else rows.values
         return np.ascontiguousarray(values)
 
-    def find(self, asked: Index | None, work: Work) -> Pairs:
-        """The best pairs of the rows that `asked` names by their places; all candidates if functions judge them."""
+    def best(self, asked: Index | None, counters: Counters) -> Pairs:
+        """The best pairs of the rows whose positions are `asked`; all candidates if functions compare them later."""
         mode = PRUNE if self._spec.pruned else LIST if self._spec.judges else COMPARE
-        return self._search(self._chosen(asked), mode, work)
+        return self._search(self._chosen(asked), mode, counters)
 
-    def listed(self, asked: Index | None, work: Work) -> Iterator[Pairs]:
+    def candidates(self, asked: Index | None, counters: Counters) -> Iterator[Pairs]:
         """All candidates, in blocks of rows."""
         chosen = self._chosen(asked)
         for begin in range(0, chosen.size, BLOCK):
-            yield self._search(chosen[begin : begin + BLOCK], LIST, work)
+            yield self._search(chosen[begin : begin + BLOCK], LIST, counters)
 
-    def _search(self, chosen: Index, mode: int, work: Work) -> Pairs:
+    def _search(self, chosen: Index, mode: int, counters: Counters) -> Pairs:
         sets = self._rows.sets, self._others.sets
         i, j, compared = search(self._kinds, self._limits, self._queries, chosen, self._tree, mode, *sets)
-        work.comparisons += compared
-        work.candidates += i.size
+        counters.comparisons += compared
+        counters.candidates += i.size
         return i, j
 
     def _chosen(self, asked: Index | None) -> Index:
-        """The rows to look for, neighbours together: they meet the same parts of the tree while it is in the cache."""
+        """The rows to search for, neighbours together: they visit the same parts of the tree while these are cached."""
         rows = self._rows
-        chosen = np.arange(rows.places.size) if asked is None else np.flatnonzero(np.isin(rows.places, asked))
+        chosen = np.arange(rows.positions.size) if asked is None else np.flatnonzero(np.isin(rows.positions, asked))
         coarse = []
         for axis in range(self._kinds.size):
             column = self._queries[chosen, axis]
@@ -172,7 +161,7 @@ class Finder:
         return chosen[np.lexsort(coarse[::-1])] if coarse else chosen
 
 
-def _skyline(spec: BestSpec, rows: tuple[Rows, Rows], work: Work) -> Pairs:
+def _skyline(spec: BestSpec, rows: tuple[Rows, Rows], counters: Counters) -> Pairs:
     """The best pairs of each key."""
     kinds, limits = _kinds(spec, grouped=False)
     orders = [np.argsort(side.groups, kind="stable") for side in rows]
@@ -185,34 +174,34 @@ def _skyline(spec: BestSpec, rows: tuple[Rows, Rows], work: Work) -> Pairs:
         ends = np.append(np.searchsorted(side.groups[kept], groups), kept.size).astype(np.int64)
         sides.append((kept, values, order_keys(kinds, values), ends, _reordered(side, kept)))
     (i, left, left_keys, left_ends, left_sets), (j, right, right_keys, right_ends, right_sets) = sides
-    found, compared = best_pairs(
+    pairs, compared = best_pairs(
         kinds, limits, left, right, left_keys, right_keys, left_ends, right_ends, left_sets, right_sets
     )
-    work.comparisons += compared
-    work.candidates += found.shape[0]
-    return i[found[:, 0]], j[found[:, 1]]
+    counters.comparisons += compared
+    counters.candidates += pairs.shape[0]
+    return i[pairs[:, 0]], j[pairs[:, 1]]
 
 
 def _reordered(rows: Rows, order: Index) -> tuple[Index, Index]:
-    """Sets of the rows in another order."""
+    """The sets of the rows in another order."""
     ends, ids = rows.sets
     if not ends.shape[0]:
         return rows.sets
-    parts, places, begin = [], [], 0
+    parts, offsets, begin = [], [], 0
     for at in range(ends.shape[0]):
         sizes = np.diff(ends[at])[order]
         starts = begin + np.concatenate([[0], np.cumsum(sizes)])
         within = np.arange(sizes.sum()) - np.repeat(starts[:-1] - begin, sizes)
         parts.append(ids[np.repeat(ends[at][:-1][order], sizes) + within])
-        places.append(starts)
+        offsets.append(starts)
         begin += int(sizes.sum())
-    return np.stack(places).astype(np.int64), np.concatenate(parts)
+    return np.stack(offsets).astype(np.int64), np.concatenate(parts)
 
 
-def _judged_skyline(spec: BestSpec, rows: tuple[Rows, Rows], judges: Judges, work: Work) -> Pairs:
-    """The best pairs where a function has a say: all candidates pass by, a block at a time, and the best stay."""
+def _preferred_skyline(spec: BestSpec, rows: tuple[Rows, Rows], preferences: Preferences, counters: Counters) -> Pairs:
+    """The best pairs where a function takes part: all candidates are compared, a block at a time, and the best stay."""
     i = j = np.empty(0, dtype=np.int64)
-    for more_i, more_j in Finder(spec, rows[0], rows[1]).listed(None, work):
+    for more_i, more_j in PairSearch(spec, rows[0], rows[1]).candidates(None, counters):
         i, j = np.concatenate([i, more_i]), np.concatenate([j, more_j])
-        i, j = judges.best(i, j, rows[0].groups[i])
+        i, j = preferences.best(i, j, rows[0].groups[i])
     return i, j

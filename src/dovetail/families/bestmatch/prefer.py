@@ -1,7 +1,7 @@
-"""Criteria that a user wrote in Python: the last filter, over what the compiled criteria leave open.
+"""Criteria that a user wrote in Python: the last filter, over the pairs that the compiled criteria leave undecided.
 
 A function sees two pairs only if neither is better on one of the compiled criteria and worse on another.  This is the
-one place where Python loops over pairs, because here nobody but Python knows the order.
+one module where Python loops over pairs, because only Python can evaluate the order.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from dovetail.conditions.criteria import VERDICTS
 from dovetail.errors import ArgumentError
 from dovetail.families.bestmatch.compiled import Index, Matrix, pair_costs, relation, set_relation
 from dovetail.families.bestmatch.encode import Rows
-from dovetail.families.bestmatch.spec import BestSpec
+from dovetail.families.bestmatch.spec import BestSpec, Counters
 
 _BITS = {"better": 1, "worse": 2, "equal": 0, "incomparable": 3, None: 3}
 
 
-class Judges:
-    """The functions of a join, and the rows they judge."""
+class Preferences:
+    """The functions of a join, and the rows that they compare."""
 
     def __init__(
         self,
@@ -29,13 +29,13 @@ class Judges:
         left: pa.RecordBatch,
         right: pa.RecordBatch,
         rows: tuple[Rows, Rows],
-        work: Any,
+        counters: Counters,
         costs: Matrix | None = None,
     ) -> None:
         self._spec = spec
         self._rows = rows
         self._costs = costs
-        self._work = work
+        self._counters = counters
         self._kinds = np.array([axis.number for axis in spec.compiled], dtype=np.int64)
         self._batches = [
             batch.select(range(spec.payload[side])).rename_columns(list(spec.names[side]))
@@ -55,15 +55,14 @@ class Judges:
         for at in order:
             if kept and len(kept) > first and groups[kept[first]] != groups[at]:
                 first = len(kept)
-            kept = self._offered(kept, first, int(at), i, j, costs)
+            kept = self._with_pair(kept, first, int(at), i, j, costs)
         chosen = np.array(kept, dtype=np.int64)
         return i[chosen], j[chosen]
 
-    def _offered(self, kept: list[int], first: int, at: int, i: Index, j: Index, costs: Matrix) -> list[int]:
-        """The best of a group, which begins at `first`, once one more pair has been offered."""
+    def _with_pair(self, kept: list[int], first: int, at: int, i: Index, j: Index, costs: Matrix) -> list[int]:
+        """The best pairs so far, those of the group from `first` on, after one more pair of the group."""
         beaten: set[int] = set()
-        for place in range(first, len(kept)):
-            other = kept[place]
+        for other in kept[first:]:
             bits = self._relation(other, at, i, j, costs)
             if bits == 1:
                 return kept
@@ -78,7 +77,7 @@ class Judges:
         for judge in self._spec.judges:
             if bits == 3:
                 break
-            self._work.judged += 1
+            self._counters.judged += 1
             verdict = judge(self._pair(i[one], j[one]), self._pair(i[other], j[other]))
             if not isinstance(verdict, str | None) or verdict not in _BITS:
                 raise ArgumentError(
@@ -92,8 +91,8 @@ class Judges:
         return {self._spec.aliases[0]: self._row(0, int(i)), self._spec.aliases[1]: self._row(1, int(j))}
 
     def _row(self, side: int, number: int) -> dict[str, Any]:
-        found = self._seen[side].get(number)
-        if found is None:
-            found = self._batches[side].slice(int(self._rows[side].places[number]), 1).to_pylist()[0]
-            self._seen[side][number] = found
-        return found
+        row = self._seen[side].get(number)
+        if row is None:
+            row = self._batches[side].slice(int(self._rows[side].positions[number]), 1).to_pylist()[0]
+            self._seen[side][number] = row
+        return row

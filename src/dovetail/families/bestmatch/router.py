@@ -1,18 +1,18 @@
 """Where rows go, so that each row meets all its candidates in one cell.
 
-Rows are ordered by (hash of the keys, value on one constrained axis).  The side that answers (the left one, in a
-right join the right one) lies in the cell of its place in that order, and nowhere else.  Rows of the other side go to
-every cell that a row within the maximum distance may lie in: to their own, and rarely to the next.  In a full join
-the left side is copied too, up to twice the distance away, so that a cell also knows the rivals of its own pairs.
+Rows are ordered by (hash of the keys, value on one constrained axis), and each cell is a range of that order.  Rows of
+the home side (the left one, in a right join the right one) go to one cell each.  Rows of the other side go to every
+cell that a row within the maximum distance may be in: to their own, and rarely to the next.  In a full join the left
+side is copied too, up to twice the distance away, so that a cell also knows the rivals of its own pairs.
 
-There are three ways to cut the order into cells:
+There are three ways to divide the order into cells:
 
 cuts
     at quantiles of a sample of both sides: batch joins.
 slices
-    strips of the axis, eight maximum distances wide, dealt to the cells: streams, and joins without a sample.
+    strips of the axis, eight maximum distances wide, which the cells take in turn: streams, and joins without a sample.
 spread
-    without a key or a maximum distance, rows of the side that answers are dealt out, and the others go everywhere.
+    without a key or a maximum distance, rows of the home side are divided evenly, and the others go to every cell.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ Mode = Literal["cuts", "slices", "spread"]
 Column: TypeAlias = "pa.Array[Any]"
 
 CELL_ROWS = 5_000
-"""Rows of both sides for which a cell of its own is worth while."""
+"""Rows of both sides that justify a further cell."""
 
 MOST_ROWS = 1 << 21
-"""Rows of both sides that a cell should not exceed by much: a task then has several."""
+"""Rows of both sides that a cell should not exceed by much: a task then has several cells."""
 
 SLICE = 8
-"""The width of a slice in maximum distances: an eighth of the other side is copied to each neighbour."""
+"""The width of a strip in maximum distances: an eighth of the other side is copied to each neighbour."""
 
 COPY = 2
 """A copy of a row of side s travels as side s + COPY."""
@@ -51,17 +51,17 @@ COPY = 2
 
 @dataclass(frozen=True)
 class Routing:
-    """A way to cut rows into cells."""
+    """A way to divide rows among cells."""
 
     mode: Mode
     cells: int
     numbers: npt.NDArray[np.int32]
-    """What each cell is called in the shuffle."""
+    """The number of each cell in the shuffle."""
     axis: int | None = None
-    """The axis that is cut, by its place among the compiled axes."""
+    """The axis that is cut, by its index among the compiled axes."""
     hashes: Codes | None = None
     codes: Codes | None = None
-    """Where cells begin, but for the first."""
+    """Where all cells but the first begin."""
 
     def to_buffer(self) -> pa.Buffer:
         """The routing as bytes."""
@@ -82,21 +82,22 @@ class Routing:
             batch.column(0).to_numpy(), batch.column(1).to_numpy(),
         )  # fmt: skip
 
-    def places(
+    def assign(
         self, spec: BestSpec, side: int, hashes: Codes, keys: list[Column], ties: Codes
     ) -> tuple[Index, Index, Index]:
-        """Row numbers, the cells they go to, and the side they travel as.
+        """Row numbers, the cells they go to, and the side they travel as; for each cell and side in ascending order.
 
         `ties` spreads the rows that match nothing, and those of the mode ``spread``.
         """
-        answers = side == (1 if spec.how == "right" else 0)
+        at_home = side == spec.home_side
         rows = hashes.size
-        every = np.arange(rows)
+        numbers = np.arange(rows)
         if self.mode == "spread":
-            if answers:
-                return every, ties % self.cells, np.full(rows, side)
-            return np.repeat(every, self.cells), np.tile(np.arange(self.cells), rows), np.full(rows * self.cells, side)
-        good = usable(keys, rows)
+            if at_home:
+                return numbers, ties % self.cells, np.full(rows, side)
+            copies = rows * self.cells
+            return np.repeat(numbers, self.cells), np.tile(np.arange(self.cells), rows), np.full(copies, side)
+        can_match = usable(keys, rows)
         low = high = codes = np.zeros(rows, dtype=np.int64)
         if self.axis is not None:
             axis = spec.compiled[self.axis]
@@ -104,16 +105,16 @@ class Routing:
             codes = axis_codes(axis, column)
             if axis.is_float:
                 # NaN is further away from everything than any distance allows.
-                good &= codes != float_codes(np.array([np.nan]))[0]
-            reach = 0 if answers and spec.how != "full" else 2 if answers else 1
+                can_match &= codes != float_codes(np.array([np.nan]))[0]
+            reach = 1 if not at_home else 2 if spec.both_answer else 0
             low, high = reached(axis, column, codes, reach)
         own = self._cells(spec, hashes, codes)
         if spec.keep:
-            own = np.where(good, own, ties % self.cells)
-            kept = every
+            own = np.where(can_match, own, ties % self.cells)
+            kept = numbers
         else:
-            kept = np.flatnonzero(good)
-        copied = np.flatnonzero(good & ((low != codes) | (high != codes)))
+            kept = np.flatnonzero(can_match)
+        copied = np.flatnonzero(can_match & ((low != codes) | (high != codes)))
         copy_rows, copy_cells = self._touched(spec, hashes[copied], low[copied], high[copied])
         copy_rows = copied[copy_rows]
         other = copy_cells != own[copy_rows]
@@ -128,7 +129,7 @@ class Routing:
             assert self.hashes is not None
             assert self.codes is not None
             return _cell_of(hashes, codes, self.hashes, self.codes)
-        return (_mixed(hashes) + self._slices(spec, codes)) % self.cells
+        return (_hash_offsets(hashes) + self._slices(spec, codes)) % self.cells
 
     def _slices(self, spec: BestSpec, codes: Codes) -> Index:
         """The strip of the axis in which each value lies."""
@@ -140,7 +141,7 @@ class Routing:
         if not axis.is_float:
             return codes // int(width)
         with np.errstate(over="ignore"):
-            # Clipped, so that no value leaves 64 bits: what is clipped lies in one strip.
+            # Clipped, so that no value leaves 64 bits: clipped values share one strip.
             return np.floor(np.clip(np.nan_to_num(decoded(codes) / width), -(2.0**60), 2.0**60)).astype(np.int64)
 
     def _touched(self, spec: BestSpec, hashes: Codes, low: Codes, high: Codes) -> tuple[Index, Index]:
@@ -153,7 +154,7 @@ class Routing:
         rows = np.repeat(np.arange(sizes.size), sizes)
         cells = np.repeat(first, sizes) + np.arange(rows.size) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         if self.mode == "slices":
-            cells = (_mixed(hashes)[rows] + cells) % self.cells
+            cells = (_hash_offsets(hashes)[rows] + cells) % self.cells
         return rows, cells
 
 
@@ -178,12 +179,12 @@ def reached(axis: Axis, column: Column, codes: Codes, reach: int) -> tuple[Codes
 
 
 def decoded(codes: Codes) -> npt.NDArray[np.float64]:
-    """Floats from their codes."""
+    """The floats that codes stand for."""
     return np.where(codes < 0, codes ^ HIGHEST, codes).astype(np.int64).view(np.float64)
 
 
-def _mixed(hashes: Codes) -> Index:
-    """Hashes as small numbers that may be added to."""
+def _hash_offsets(hashes: Codes) -> Index:
+    """Hashes as numbers so small that the number of a strip can be added."""
     return (hashes >> 33) & 0x3FFF_FFFF
 
 
@@ -207,12 +208,12 @@ def _cell_of(hashes: Codes, codes: Codes, cut_hashes: Codes, cut_codes: Codes) -
 
 
 def static_routing(spec: BestSpec, cells: int, *, numbered: bool = False) -> Routing:
-    """Cells that need no sample; `numbered` calls them so that Spark spreads them over as many tasks."""
+    """Cells that need no sample; `numbered` gives them numbers that Spark hashes to as many tasks."""
     numbers = cell_numbers(np.arange(cells), cells) if numbered else np.arange(cells, dtype=np.int32)
     axis = cut_axes(spec)[0] if cut_axes(spec) else None
     if axis is None and not spec.by:
-        if spec.how == "full" or spec.max_age is not None or spec.order is not None:
-            # Either side may be best with any row of the other, or the kernel has to see all there is.
+        if spec.both_answer or spec.max_age is not None or spec.order is not None:
+            # Rows of both sides may be best with any row of the other, or the kernel has to see all rows.
             return Routing("slices", 1, numbers[:1])
         return Routing("spread", cells, numbers)
     return Routing("slices", cells, numbers, axis)
@@ -220,12 +221,12 @@ def static_routing(spec: BestSpec, cells: int, *, numbered: bool = False) -> Rou
 
 def cut_axes(spec: BestSpec) -> list[int]:
     """Axes with a maximum distance, on which cells may be cut; an inner join keeps each key in one cell."""
-    if (spec.how == "inner" and spec.by) or spec.max_age is not None:
+    if (spec.global_best and spec.by) or spec.max_age is not None:
         return []
-    if spec.order is not None and spec.how in ("inner", "full"):
-        # What has left is remembered by the numbers of rows, which copies do not share.
+    if spec.order is not None and len(spec.answers) != 1:
+        # Pairs that have left are recognised by the numbers of their rows, which copies do not share.
         return []
-    # The axis on which a stream is ordered advances: at any time all rows would lie in one or two strips of it.
+    # The axis on which a stream is ordered advances: at any time all rows would be in one or two strips of it.
     return [at for at, axis in enumerate(spec.compiled) if axis.within is not None and at != spec.order]
 
 
@@ -241,8 +242,8 @@ def fit(spec: BestSpec, rows: float, hashes: Codes, codes: dict[int, Codes], par
     order = np.lexsort((values, hashes))
     at = order[(np.arange(1, cells) * hashes.size) // cells]
     cuts = np.unique(np.stack([hashes[at], values[at]], axis=1), axis=0)
-    if spec.how == "inner" and spec.by:
-        # A key must not be cut: cells begin with its hash.
+    if spec.global_best and spec.by:
+        # The rows of a key must not be divided: cells begin with its hash.
         cuts = np.unique(np.stack([cuts[:, 0], np.full(cuts.shape[0], LOWEST)], axis=1), axis=0)
     numbers = cell_numbers(np.arange(cuts.shape[0] + 1) % partitions, partitions)
     return Routing("cuts", cuts.shape[0] + 1, numbers, axis, cuts[:, 0].copy(), cuts[:, 1].copy())

@@ -1,10 +1,10 @@
 """The best of all pairs, without forming all pairs.
 
-Each axis has its own order of pairs, from the cheapest on, and gives them up a few at a time: for a row, the nearest
-rows of the other side lie next to it in sorted order, the smallest sums at the front, the latest at the end.  The
-axes take turns, each round up to a cost *theta* that lets out about twice as many pairs as the last.  A pair that no
-axis has given up yet costs more than theta on every axis.  So once a single pair has been seen that costs no more
-than theta on every axis, all pairs that are left are beaten, and nobody has to look at them.
+Each axis lists the pairs in its own order, the cheapest first, a few at a time: for a row, the nearest rows of the
+other side are next to it in sorted order, the smallest sums at the front, the latest at the end.  The axes take turns,
+each round up to a cost *theta* that lists about twice as many pairs as the last.  A pair that no axis has listed yet
+costs more than theta on every axis.  So once a single pair has been seen that costs no more than theta on every axis,
+all remaining pairs are beaten, and none of them has to be looked at.  (This is a threshold algorithm.)
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from dovetail.columns.codes import HIGHEST, LOWEST
 from dovetail.columns.numba_cache import njit
-from dovetail.families.bestmatch.compiled import Index, Matrix, Sets, cost_of, grown, offer
+from dovetail.families.bestmatch.compiled import Index, Matrix, Sets, add_unless_beaten, cost_of, doubled
 from dovetail.families.bestmatch.spec import (
     LEAST_FLOAT,
     LEAST_INT,
@@ -24,7 +24,7 @@ from dovetail.families.bestmatch.spec import (
 )
 
 SAMPLE = 64
-"""Rows that are asked how far a round should go."""
+"""Rows from which a round estimates how far it should go."""
 
 _OUTWARD, _UPWARD, _DOWNWARD, _NOWHERE = 0, 1, 2, 3
 _INFINITE = 0x7FF0_0000_0000_0000
@@ -44,11 +44,11 @@ def best_pairs(
     left_sets: Sets,
     right_sets: Sets,
 ) -> tuple[Matrix, int]:  # pragma: no cover - compiled
-    """The best pairs of each group, as row numbers of both sides; and how many pairs were looked at.
+    """The best pairs of each group, as row numbers of both sides, and the number of pairs whose costs were computed.
 
     Group g holds the left rows from left_ends[g] to left_ends[g + 1], and the right rows likewise.
     """
-    found = np.empty((64, 2), dtype=np.int64)
+    pairs = np.empty((64, 2), dtype=np.int64)
     total, compared = 0, 0
     for group in range(left_ends.size - 1):
         a, b = left_ends[group], left_ends[group + 1]
@@ -57,13 +57,13 @@ def best_pairs(
             continue
         rows, looked = _of_group(kinds, limits, left, right, left_keys, right_keys, a, b, c, d, left_sets, right_sets)
         compared += looked
-        while total + rows.shape[0] > found.shape[0]:
-            more = np.empty((2 * found.shape[0], 2), dtype=np.int64)
-            more[:total] = found[:total]
-            found = more
-        found[total : total + rows.shape[0]] = rows
+        while total + rows.shape[0] > pairs.shape[0]:
+            more = np.empty((2 * pairs.shape[0], 2), dtype=np.int64)
+            more[:total] = pairs[:total]
+            pairs = more
+        pairs[total : total + rows.shape[0]] = rows
         total += rows.shape[0]
-    return found[:total], compared
+    return pairs[:total], compared
 
 
 @njit
@@ -115,7 +115,7 @@ def _of_group(
             ordered = keys[order[axis]]
             for row in range(rows):
                 key = left_keys[a + row, axis]
-                # Beside -inf, costs rise outward from behind its equals, which are at no distance to speak of (NaN).
+                # At -inf, costs rise outward from behind its equals, whose distance is undefined (NaN).
                 lowest = kinds[axis] == NEAR_FLOAT and key == ~_INFINITE
                 at = np.searchsorted(ordered, key, side="right") if lowest else np.searchsorted(ordered, key)
                 below[axis, row], above[axis, row] = at - 1, at
@@ -133,8 +133,8 @@ def _of_group(
                         cost[axis] = cost_of(kinds[axis], left[row, axis], right[other, axis])
                     compared += 1
                     if size == best.shape[0]:
-                        best, pairs = grown(best, pairs)
-                    size = offer(best, pairs, size, cost, row, other, left_sets, right_sets)
+                        best, pairs = doubled(best, pairs)
+                    size = add_unless_beaten(best, pairs, size, cost, row, other, left_sets, right_sets)
             break
         for axis in range(axes):
             if access[axis] == _NOWHERE:
@@ -155,22 +155,22 @@ def _of_group(
                             below[axis, row] -= 1
                         else:
                             above[axis, row] += 1
-                        fresh = True
-                        for one in range(axes):
-                            cost[one] = cost_of(kinds[one], left[a + row, one], right[other, one])
-                            # Another axis has given this pair up already.
-                            if cost[one] > limits[one] or (one != axis and begun[one] and cost[one] <= theta[one]):
-                                fresh = False
+                        new_pair = True
+                        for k in range(axes):
+                            cost[k] = cost_of(kinds[k], left[a + row, k], right[other, k])
+                            # Beyond a limit, or another axis has listed this pair already.
+                            if cost[k] > limits[k] or (k != axis and begun[k] and cost[k] <= theta[k]):
+                                new_pair = False
                                 break
                         compared += 1
-                        if fresh:
+                        if new_pair:
                             if size == best.shape[0]:
-                                best, pairs = grown(best, pairs)
-                            size = offer(best, pairs, size, cost, a + row, other, left_sets, right_sets)
+                                best, pairs = doubled(best, pairs)
+                            size = add_unless_beaten(best, pairs, size, cost, a + row, other, left_sets, right_sets)
             theta[axis] = new
             begun[axis] = True
             if new >= limits[axis] or new == HIGHEST:
-                done = True  # every candidate has passed by
+                done = True  # every candidate has been listed
                 break
             if orderly == axes and left_sets[0].shape[0] == 0 and _covered(best, size, theta, begun):
                 done = True
@@ -211,7 +211,7 @@ def _threshold(
     above: Index,
     rank: int,
 ) -> int:  # pragma: no cover - compiled
-    """The cost up to which about `rank` more pairs of a row come out: the median over some rows."""
+    """The cost up to which about `rank` more pairs of a row are listed: the median over a sample of rows."""
     step = max(1, (b - a) // SAMPLE)
     asked = np.empty((b - a + step - 1) // step, dtype=np.int64)
     count = 0
@@ -226,5 +226,5 @@ def _threshold(
         count += 1
     asked = np.sort(asked[:count])
     chosen = asked[count // 2]
-    # Between infinity and NaN costs do not follow the order of the rows: then all of them, at once.
+    # Between infinity and NaN costs do not follow the order of the rows: then list all of them at once.
     return HIGHEST if kind in _FLOATS and chosen >= _INFINITE else chosen

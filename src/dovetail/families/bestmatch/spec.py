@@ -1,9 +1,9 @@
 """What a best-match join is, in the one form the kernels know.
 
-Every criterion that orders all pairs becomes an :class:`Axis`: a key column on each side and a rule that makes a
-*cost* of two values, a 64-bit code of which the smaller is the better.  The rules are symmetric, so that a right join
-is a left join with the sides exchanged.  Sets (`overlap`) and a user's own functions (`prefer`) order some pairs only
-and stay apart.
+Every criterion that orders all pairs becomes an :class:`Axis`: a key column on each side and a rule that computes a
+*cost* from two values, a 64-bit code of which the smaller is the better.  The rules are symmetric, so that a right join
+is a left join with the sides exchanged.  Sets (`overlap`) and a user's own functions (`prefer`) order only some pairs
+and are kept apart.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ import pyarrow as pa
 
 from dovetail.columns.codes import HIGHEST, LOWEST
 from dovetail.conditions.comparison import Kind
-from dovetail.errors import ArgumentError, check_partitions, choice, is_whole
+from dovetail.conditions.join_kind import JoinKind
+from dovetail.conditions.limits import Limit
+from dovetail.errors import ArgumentError, check_partitions, choice
 
 How = Literal["inner", "left", "right", "full"]
 Unmatched = Literal["drop", "keep"]
@@ -46,7 +48,7 @@ class Axis:
     """A criterion under which any two pairs compare.
 
     ``near_int``, ``near_float``
-        the distance of the two values; `within` is the largest that counts, in codes or as a float.
+        the distance between the two values; `within` is the largest that counts, in codes or as a float.
     ``sum_int``, ``sum_float``
         the sum of the two values, the smaller or (`largest`) the larger the better.
     ``latest``
@@ -87,8 +89,8 @@ class Options:
     how: How = "inner"
     unmatched: Unmatched = "drop"
     partitions: int | None = None
-    memory: int | None = None
-    """Rows of a window that may be in memory while it is joined; more go to local disk, in pages."""
+    memory: Limit | None = None
+    """How much of a window may be in memory while it is joined; the rest goes to local disk, in pages."""
     materialise: Materialisation = "standard"
 
     def __post_init__(self) -> None:
@@ -98,13 +100,22 @@ class Options:
             raise choice("unmatched", self.unmatched, UNMATCHED)
         if self.materialise not in MATERIALISATIONS:
             raise choice("materialise", self.materialise, MATERIALISATIONS)
-        if self.how == "inner" and self.unmatched == "keep":
+        if self.unmatched == "keep" and not JoinKind.of(self.how).outer:
             raise ArgumentError(
                 "unmatched='keep' with how='inner'", accepted="unmatched='keep' with how='left', 'right' or 'full'"
             )
         check_partitions(self.partitions)
-        if self.memory is not None and not is_whole(self.memory):
-            raise ArgumentError(f"memory={self.memory!r}", accepted="a whole number of rows of at least 1, or None")
+
+
+@dataclass
+class Counters:
+    """What a join did."""
+
+    comparisons: int = 0
+    candidates: int = 0
+    judged: int = 0
+    page_reads: int = 0
+    page_writes: int = 0
 
 
 @dataclass(frozen=True)
@@ -112,7 +123,7 @@ class BestSpec:
     """A best-match join of two inputs.
 
     A segment of either input has its payload columns first, then its key columns: those of `by`, one for each axis
-    that is not given, one list column for each of `sets`, and in streams whose disorder is told by marks, the mark.
+    that is not given, one list column for each of `sets`, and in streams with punctuation, the punctuation.
     """
 
     how: How
@@ -128,7 +139,7 @@ class BestSpec:
     names: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     """Names of the payload columns, for `judges`."""
     keep: bool = False
-    """Whether rows without a candidate come out."""
+    """Whether unmatched rows come out."""
     order: int | None = None
     """The axis on which streams are ordered."""
     disorder: Disorder | None = None
@@ -136,10 +147,10 @@ class BestSpec:
     max_age: int | None = None
     """Only rows of the last so many microseconds take part; the time is a key column behind the others."""
     every: int | None = None
-    memory: int | None = None
+    memory: Limit | None = None
     materialise: Materialisation = "standard"
     candidates: bool = False
-    """Whether every candidate pair leaves, because Spark has criteria of its own to evaluate."""
+    """Whether every candidate pair leaves the kernel, because Spark evaluates some of the criteria."""
 
     @property
     def compiled(self) -> tuple[Axis, ...]:
@@ -158,19 +169,38 @@ class BestSpec:
 
     @property
     def wide(self) -> bool:
-        """Whether pairs leave with their keys, because somebody has to compare them once more."""
-        return self.candidates or (self.how == "inner" and not self.by and self.order is None and self.max_age is None)
+        """Whether pairs leave with their keys, because a later stage compares them once more."""
+        return self.candidates or (self.global_best and not self.by and self.order is None and self.max_age is None)
 
     @property
     def answers(self) -> tuple[int, ...]:
-        """The inputs whose rows have best pairs of their own."""
-        return {"inner": (), "left": (0,), "right": (1,), "full": (0, 1)}[self.how]
+        """The inputs whose rows have best pairs of their own: those that the join preserves."""
+        return tuple(side for side, preserved in enumerate(JoinKind.of(self.how).preserved) if preserved)
+
+    @property
+    def global_best(self) -> bool:
+        """Whether all pairs of a key compete, as in an inner join; otherwise those of each row do."""
+        return not self.answers
+
+    @property
+    def both_answer(self) -> bool:
+        """Whether the rows of both inputs have best pairs of their own, as in a full join."""
+        return len(self.answers) == 2
+
+    @property
+    def home_side(self) -> int:
+        """The input whose rows go to one cell each; the right one in a right join, else the left one."""
+        return self.answers[0] if self.answers else 0
 
     @property
     def pruned(self) -> bool:
-        """Whether costs alone tell which pairs are beaten."""
+        """Whether costs alone decide which pairs are beaten."""
         return not (self.sets or self.judges or self.candidates)
 
     def without_stream(self) -> BestSpec:
         """The same join of rows that are all there."""
         return replace(self, order=None, disorder=None, max_age=None, every=None)
+
+    def of_side(self, side: int) -> BestSpec:
+        """The left or right join that finds the best pairs of the rows of one input."""
+        return replace(self, how="left" if side == 0 else "right")

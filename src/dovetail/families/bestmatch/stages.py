@@ -1,12 +1,12 @@
 """The stages of a best-match join before and after its cells, as functions on Arrow batches.
 
-    fit                  a little of both sides -> one routing
-    route                rows -> segments, one for each cell they go to
-    merge                the best pairs of every cell -> the best of all (inner joins)
-    finish               candidate pairs, with what Spark computed for them -> the best among them
+    fit       a sample of both sides -> one routing
+    route     rows -> segments, one for each cell they go to
+    finish    the best pairs of every cell, or candidates with values that Spark computed -> the best of them
 
-Spark calls them; they know nothing of Spark.  Batches that reach `route` hold the payload (c0, c1 ...), the key
-columns, where there are keys their hash, and last the routing, which only the first row of a task carries.
+Spark calls them; they know nothing of Spark.  Batches that reach `route` have the payload (c0, c1 ...), the key
+columns, the hash of the equality keys if there are any, and last the routing, which only the first row of a task
+carries.
 """
 
 from __future__ import annotations
@@ -19,21 +19,27 @@ import pyarrow as pa
 
 from dovetail.columns.codes import Codes, order_codes
 from dovetail.columns.hashing import row_hashes
+from dovetail.columns.layout import GROUP, LEFT_ROW, OWNED, RIGHT_ROW, VALUE, columns_of
+from dovetail.columns.partition import group_rows_by_cell
 from dovetail.columns.sampling import DENSE, SPARSE, even_sample
 from dovetail.columns.segments import binary_column, blocks, concat, packed_column, routing_and_rows
 from dovetail.families.bestmatch.compiled import Index
 from dovetail.families.bestmatch.encode import encode, given_costs, usable
-from dovetail.families.bestmatch.kernel import Work, best_of_pairs
-from dovetail.families.bestmatch.router import Routing, axis_codes, cut_axes, fit
-from dovetail.families.bestmatch.spec import BestSpec
+from dovetail.families.bestmatch.kernel import best_of_pairs
+from dovetail.families.bestmatch.outputs import split_pairs
+from dovetail.families.bestmatch.router import COPY, Routing, axis_codes, cut_axes, fit
+from dovetail.families.bestmatch.spec import BestSpec, Counters
+
+_SIDES = 2 * COPY
+"""Sides that rows travel as: left, right, and copies of either."""
 
 
 @dataclass(frozen=True)
 class FitStage:
     """Sampled rows of both sides in, one routing out.
 
-    A row has its random number and tells whether it lies deep in its task; then it holds the values of the axes
-    that may be cut, and where there are keys their hash.
+    A row has its random number and whether it is deep in its task; then come the values of the axes that may be cut,
+    and the hash of the equality keys if there are any.
     """
 
     spec: BestSpec
@@ -66,14 +72,14 @@ def _hashes(spec: BestSpec, block: pa.RecordBatch, at: int) -> Codes:
 
 @dataclass(frozen=True)
 class RouteStage:
-    """Rows in; segments out, each with the number of its cell, the side it travels as and its place in the order."""
+    """Rows in; segments out, each with the number of its cell, the side it travels as and its position in the order."""
 
     spec: BestSpec
     side: int
     columns: int
     """Columns of a segment: payload, keys and, in streams, what else the kernel reads."""
     routing: bytes | None = None
-    """The routing where it is known before the job; else it comes with the first row."""
+    """The routing, if it is known before the job; otherwise it comes with the first row."""
     task: Callable[[], int] | None = None
     """The number of the task, by which segments are ordered."""
 
@@ -89,28 +95,25 @@ class RouteStage:
             keys = block.columns[first : first + self.spec.keys]
             hashes = _hashes(self.spec, block, self.columns)
             ties = row_hashes(block, first) & 0x3FFF_FFFF
-            rows, cells, sides = routing.places(self.spec, self.side, hashes, keys, ties)
+            rows, cells, sides = routing.assign(self.spec, self.side, hashes, keys, ties)
             yield from self._segments(block, rows, cells, sides, routing, place)
             place += block.num_rows
 
     def _segments(
         self, block: pa.RecordBatch, rows: Index, cells: Index, sides: Index, routing: Routing, place: int
     ) -> Iterator[pa.RecordBatch]:
-        # Within a segment rows stay in the order of their arrival.
-        order = np.lexsort((rows, sides, cells))
-        targets = cells[order] * 4 + sides[order]
-        table = block.select(range(self.columns)).take(rows[order])
-        cuts = np.flatnonzero(np.diff(targets)) + 1
-        starts = np.concatenate([[0], cuts]).astype(np.int64)
-        ends = np.concatenate([cuts, [targets.size]]).astype(np.int64)
-        if not targets.size:
+        if not rows.size:
             return
+        # Within a segment rows stay in the order of their arrival.
+        count = _SIDES * routing.cells
+        table, bounds = group_rows_by_cell(block.select(range(self.columns)), rows, cells * _SIDES + sides, count)
+        filled = np.flatnonzero(np.diff(bounds))
         yield pa.RecordBatch.from_arrays(
             [
-                pa.array(routing.numbers[targets[starts] // 4], pa.int32()),
-                pa.array(targets[starts] % 4, pa.int32()),
-                pa.array(np.full(starts.size, place), pa.int64()),
-                packed_column([table.slice(a, b - a) for a, b in zip(starts, ends, strict=True)]),
+                pa.array(routing.numbers[filled // _SIDES], pa.int32()),
+                pa.array(filled % _SIDES, pa.int32()),
+                pa.array(np.full(filled.size, place), pa.int64()),
+                packed_column([table.slice(bounds[at], bounds[at + 1] - bounds[at]) for at in filled]),
             ],
             names=["cell", "side", "place", "segment"],
         )
@@ -118,11 +121,11 @@ class RouteStage:
 
 @dataclass(frozen=True)
 class FinishStage:
-    """Candidate pairs in, a row each; the best of them out.
+    """Candidate pairs in, one per row; the best of them out.
 
-    A row holds the payload and keys of both sides, its group (`g`) where groups are whole and stand together, and the
-    values that Spark computed (e0, e1 ...).  In an inner join all pairs of a key that a task sees are one group,
-    and what stays behind is kept until the end; otherwise groups leave one after the other.
+    A row has the payload and keys of both sides, its group where groups are complete and contiguous (`grouped`), and
+    the values that Spark computed (e0, e1 ...).  In an inner join all pairs of a key that a task sees are one group,
+    and the best so far are kept until the end; otherwise groups leave one after the other.
     """
 
     spec: BestSpec
@@ -140,48 +143,43 @@ class FinishStage:
                 held = [self._best(rows)]
                 continue
             # The last group may go on in the next batch.
-            numbers = order_codes(rows.column("g"), "int")
+            numbers = order_codes(rows.column(GROUP), "int")
             begins = np.flatnonzero(np.diff(numbers)) + 1
             done = int(begins[-1]) if begins.size else 0
             if done:
-                yield from self._leaving(rows.slice(0, done))
+                yield from self._finished(rows.slice(0, done))
             held = [rows.slice(done)]
         if held:
-            yield from self._leaving(concat(held))
+            yield from self._finished(concat(held))
 
-    def _leaving(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    def _finished(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         best = self._best(rows)
         if best.num_rows:
             yield best
 
-    def _sides(self, rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.RecordBatch]:
-        first = self.spec.payload[0] + self.spec.keys
-        second = first + self.spec.payload[1] + self.spec.keys
-        return rows.select(range(first)), rows.select(range(first, second))
-
     def _best(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        values = [rows.column(f"e{at}") for at in range(len(self.spec.given))]
-        good = usable(values, rows.num_rows)
-        if not good.all():
-            # No value, no candidate.
-            rows = rows.filter(pa.array(good))
-            values = [rows.column(f"e{at}") for at in range(len(self.spec.given))]
+        names = columns_of(VALUE, len(self.spec.given))
+        has_values = usable([rows.column(name) for name in names], rows.num_rows)
+        if not has_values.all():
+            # A pair without a value is no candidate.
+            rows = rows.filter(pa.array(has_values))
         if rows.num_rows == 0:
             return rows
-        left, right = self._sides(rows)
-        costs = given_costs(self.spec, values) if values else None
+        left, right = split_pairs(self.spec, rows)
+        costs = given_costs(self.spec, [rows.column(name) for name in names]) if names else None
         kept = [
-            best_of_pairs(self.spec, left, right, groups, costs, Work()) for groups in self._groups(rows, left, right)
+            best_of_pairs(self.spec, left, right, groups, costs, Counters())
+            for groups in self._groups(rows, left, right)
         ]
         best = rows.take(np.unique(np.concatenate(kept)))
-        # In a full join a cell also holds rivals of its pairs, which leave from other cells.
-        return best.filter(best.column("o")) if self.spec.how == "full" else best
+        # In a full join a cell also has rivals of its pairs, which leave from other cells.
+        return best.filter(best.column(OWNED)) if self.spec.both_answer else best
 
     def _groups(self, rows: pa.RecordBatch, left: pa.RecordBatch, right: pa.RecordBatch) -> list[Index]:
-        if self.spec.how == "inner":
+        if self.spec.global_best:
             return [encode(self.spec, left, right)[0].groups]
-        if self.spec.how != "full":
-            return [order_codes(rows.column("g"), "int")]
-        # Rows are numbered within their cell, and the numbers of cells leave room for them.
-        cells = order_codes(rows.column("g"), "int")
-        return [cells + order_codes(rows.column(name), "int") for name in ("i", "j")]
+        groups = order_codes(rows.column(GROUP), "int")
+        if not self.spec.both_answer:
+            return [groups]
+        # Rows are numbered within their cell, and the numbers of cells leave space for them.
+        return [groups + order_codes(rows.column(name), "int") for name in (LEFT_ROW, RIGHT_ROW)]

@@ -1,14 +1,14 @@
 """MatWin: the best-match join of streams that are ordered on an axis with a maximum distance.
 
-A row's candidates lie within the maximum distance of it.  Once the other stream has passed them all, the row's best
-pairs are final, and leave; then the row goes, and with it whatever no waiting or future row can reach.  So the state
-is a window of either stream, and no pair that has left is ever taken back.
+A row's candidates are within the maximum distance of it.  Once the other stream has passed them all, the row's best
+pairs are final and leave; then the row is evicted, with all rows that no waiting or future row can reach.  So the state
+is a window of either stream, and no pair that has left is ever retracted.
 
 Where the paper keeps an intermediate result O and updates it as the windows move, this kernel waits until a row is
-final and finds its best pairs once: the windows are up to twice as high, and O is not needed.  The inner form never
-becomes final.  It does keep O, the best pairs so far, and tells what enters and what leaves it.
+final and finds its best pairs once: the windows are up to twice as long, and O is not needed.  The result of an inner
+join never becomes final.  It does keep O, the best pairs so far, and reports what is inserted and retracted.
 
-The same kernel serves batch, as the stream whose input came at once.
+The same kernel serves batch joins: a static input is a stream whose rows all arrive at once.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from __future__ import annotations
 import itertools
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -26,49 +25,26 @@ from dovetail.columns.codes import Mask
 from dovetail.families.bestmatch.bounds import Progress
 from dovetail.families.bestmatch.compiled import Index
 from dovetail.families.bestmatch.encode import encode, usable
-from dovetail.families.bestmatch.kernel import Pairs, Work, best, best_of_pairs, candidates
+from dovetail.families.bestmatch.kernel import Pairs, best, best_of_pairs, candidates
+from dovetail.families.bestmatch.outputs import (
+    METRICS,
+    OUTPUT_ROWS,
+    change_rows,
+    has_row_columns,
+    output_names,
+    payload_columns,
+    split_pairs,
+    wide_columns,
+    wide_names,
+)
 from dovetail.families.bestmatch.paper.pages import join_pages
 from dovetail.families.bestmatch.router import COPY
-from dovetail.families.bestmatch.spec import BestSpec
+from dovetail.families.bestmatch.spec import BestSpec, Counters
 from dovetail.families.bestmatch.windows import Window
 from dovetail.family import Changes
 
-METRICS = (
-    "rows", "late", "evicted", "held_rows", "held_bytes", "comparisons", "candidates", "judged", "page_reads",
-    "page_writes", "results", "kernel_us",
-)  # fmt: skip
-"""What a call counts, in the order in which it leaves the operator."""
-
-OUTPUT_ROWS = 1 << 17
-"""Rows of a result segment: a few large values travel well, a single huge one does not."""
-
 _HEAD, _SENT, _BEST = "head", "sent", "best"
 _groups = itertools.count(1)
-
-
-def output_names(spec: BestSpec) -> list[str]:
-    """Columns that leave the kernel: i0_0, i0_1 ... of the left input, i1_0 ... of the right one, and what `spec`
-    adds.
-    """
-    names = [f"i{side}_{at}" for side in (0, 1) for at in range(spec.payload[side])]
-    if spec.candidates:
-        return [*_wide_names(spec), "g", *(["i", "j", "o"] if spec.how == "full" else [])]
-    if spec.wide:
-        return _wide_names(spec)
-    if spec.keep:
-        names += ["p0", "p1"]
-    if spec.order is not None and spec.how == "inner":
-        names.append("_change")
-    if spec.max_age is not None:
-        names.append("_time")
-    return names
-
-
-def _wide_names(spec: BestSpec) -> list[str]:
-    parts = []
-    for side in (0, 1):
-        parts += [f"i{side}_{at}" for at in range(spec.payload[side])] + [f"k{side}_{at}" for at in range(spec.keys)]
-    return parts
 
 
 class BestKernel:
@@ -78,13 +54,13 @@ class BestKernel:
         self.spec = spec
         self.counters = dict.fromkeys(METRICS, 0)
         self._progress = Progress(spec) if spec.order is not None else None
-        # Only a full join tells pairs that have left from others, by the numbers of their rows.
-        self._windows = [Window(side, numbered=spec.how == "full") for side in (0, 1)]
+        # Only a full join has to recognise pairs that have left, by the numbers of their rows.
+        self._windows = [Window(side, numbered=spec.both_answer) for side in (0, 1)]
         self._sent: Pairs = (np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64))
         self._best: pa.RecordBatch | None = None
         self._over = False
         self._changed: set[str] = set()
-        self._work = Work()
+        self._counters = Counters()
 
     # --- the contract of a stream kernel ---------------------------------------------------------------------------
 
@@ -106,7 +82,7 @@ class BestKernel:
             self._best = state[_BEST]
 
     def push(self, side: int, rows: pa.RecordBatch) -> None:
-        """Take in new rows; late ones are dropped, and so are rows that can match nothing and are not to be kept."""
+        """Take in new rows; drop late ones, and rows that can match nothing and are not to be kept."""
         own, side = side < COPY, side % COPY
         if own:
             self.counters["rows"] += rows.num_rows
@@ -120,55 +96,56 @@ class BestKernel:
             first = self.spec.payload[side]
             kept &= usable(rows.columns[first : first + self.spec.keys], rows.num_rows)
             if self._progress is not None:
-                kept &= self._progress.placed(side, rows)
+                kept &= self._progress.ordered(side, rows)
         if not kept.all():
             rows = rows.filter(pa.array(kept))
         if rows.num_rows:
             self._windows[side].add(rows, own=own)
 
     def end(self) -> None:
-        """Promise that no more rows come: all is final."""
+        """Promise that no more rows come: all results are final."""
         self._over = True
 
     def results(self) -> Iterator[pa.RecordBatch]:
-        """Pairs that are now certain; of an inner join over streams, what changed."""
-        began = time.perf_counter_ns()
-        inner = self._progress is not None and self.spec.how == "inner"
-        for rows in self._moved() if inner else self._final():
+        """Pairs that are now final; for an inner join of streams, what changed."""
+        started = time.perf_counter_ns()
+        changing = self._progress is not None and self.spec.global_best
+        for rows in self._changes_of_best() if changing else self._final():
             self.counters["results"] += rows.num_rows
             yield rows
         self._evict()
-        self.counters["kernel_us"] += (time.perf_counter_ns() - began) // 1000
+        self.counters["kernel_us"] += (time.perf_counter_ns() - started) // 1000
         for name in ("comparisons", "candidates", "judged", "page_reads", "page_writes"):
-            self.counters[name] += getattr(self._work, name)
+            self.counters[name] += getattr(self._counters, name)
         for window in self._windows:
             self.counters["held_rows"] += window.rows.num_rows if window.rows is not None else 0
             self.counters["held_bytes"] += window.rows.nbytes if window.rows is not None else 0
 
     def changes(self) -> Changes:
         """Segments to store and names to forget."""
-        found = Changes()
+        changes = Changes()
         if self._progress is None:
-            return found
+            return changes
         for window in self._windows:
-            window.changes(found)
+            window.changes(changes)
         head = self._progress.head()
         for side, window in enumerate(self._windows):
             head[f"count{side}"] = [window.count]
         flat = [(name, value) for name, values in head.items() for value in values]
-        found.stored[_HEAD] = pa.RecordBatch.from_arrays(
+        changes.stored[_HEAD] = pa.RecordBatch.from_arrays(
             [pa.array([name for name, _ in flat], pa.string()), pa.array([value for _, value in flat], pa.int64())],
             names=["name", "value"],
         )
         if _SENT in self._changed:
-            found.stored[_SENT] = pa.RecordBatch.from_arrays([pa.array(part) for part in self._sent], names=["i", "j"])
+            sent = [pa.array(part) for part in self._sent]
+            changes.stored[_SENT] = pa.RecordBatch.from_arrays(sent, names=["i", "j"])
         if _BEST in self._changed and self._best is not None:
-            found.stored[_BEST] = self._best
-        return found
+            changes.stored[_BEST] = self._best
+        return changes
 
     def wake_at(self) -> int | None:
         """The watermark that makes the first waiting row final."""
-        if self._progress is None or self.spec.disorder != "watermark" or self.spec.how == "inner":
+        if self._progress is None or self.spec.disorder != "watermark" or self.spec.global_best:
             return None
         waiting = []
         for side in self.spec.answers:
@@ -185,24 +162,24 @@ class BestKernel:
     def _final(self) -> Iterator[pa.RecordBatch]:
         left, right = (window.rows for window in self._windows)
         asked = (self._asked(0), self._asked(1))
-        if all(rows is None or rows.size == 0 for rows in asked) and self.spec.how != "inner":
+        if all(rows is None or rows.size == 0 for rows in asked) and not self.spec.global_best:
             return
         if left is None or right is None:
-            yield from self._lonely(asked, (np.empty(0, dtype=np.int64),) * 2)
+            yield from self._unmatched(asked, (np.empty(0, dtype=np.int64),) * 2)
             return
         if self.spec.candidates:
             yield from self._candidates(left, right, asked)
             return
         pairs = self._pairs(left, right, asked)
-        if self.spec.how == "full":
+        if self.spec.both_answer:
             pairs = self._owned(pairs)
             pairs = self._unsent(pairs) if self._progress is not None else pairs
         for begin in range(0, pairs[0].size, OUTPUT_ROWS):
             yield self._rows((pairs[0][begin : begin + OUTPUT_ROWS], pairs[1][begin : begin + OUTPUT_ROWS]))
-        yield from self._lonely(asked, pairs)
+        yield from self._unmatched(asked, pairs)
 
     def _asked(self, side: int) -> Index | None:
-        """Rows of a side that are final now, and were not before; None where the side has no answers."""
+        """Rows of a side that have become final; None where the side has no answers."""
         window = self._windows[side]
         if side not in self.spec.answers:
             return None
@@ -210,8 +187,8 @@ class BestKernel:
             return np.empty(0, dtype=np.int64)
         # A pair of a full join leaves from the cell of its left row, even where it is the best of a right row from
         # elsewhere.
-        elsewhere = self.spec.how == "full" and side == 1
-        wanted = np.ones(window.rows.num_rows, dtype=np.bool_) if elsewhere else window.own()
+        copies_too = self.spec.both_answer and side == 1
+        wanted = np.ones(window.rows.num_rows, dtype=np.bool_) if copies_too else window.own()
         if self._progress is not None:
             wanted &= self._passed(side, window, self._progress.now[1 - side]) & ~self._answered(side)
         return np.flatnonzero(wanted)
@@ -234,33 +211,35 @@ class BestKernel:
 
     def _pairs(self, left: pa.RecordBatch, right: pa.RecordBatch, asked: tuple[Index | None, Index | None]) -> Pairs:
         spec = self.spec.without_stream()
-        many = spec.memory is not None and left.num_rows + right.num_rows > spec.memory
         bounded = any(axis.within is not None for axis in spec.compiled)
-        if many and bounded and spec.how != "inner":
-            return join_pages(spec, left, right, asked, self._work)
-        return best(spec, left, right, self._work, asked=asked)
+        if spec.memory is not None and bounded and not spec.global_best:
+            rows = left.num_rows + right.num_rows
+            in_memory = spec.memory.rows(rows, left.nbytes + right.nbytes)
+            if rows > in_memory:
+                return join_pages(spec, left, right, asked, self._counters, memory=in_memory)
+        return best(spec, left, right, self._counters, asked=asked)
 
     def _owned(self, pairs: Pairs) -> Pairs:
-        """Pairs whose left row is at home in this cell."""
-        here = self._windows[0].own()[pairs[0]]
-        return pairs[0][here], pairs[1][here]
+        """Pairs whose left row belongs to this cell and is no copy."""
+        owned = self._windows[0].own()[pairs[0]]
+        return pairs[0][owned], pairs[1][owned]
 
     def _unsent(self, pairs: Pairs) -> Pairs:
-        """Pairs that have not left before; a pair may be best for one of its rows long before it is for the other."""
+        """Pairs that have not left before; a pair may be final for one of its rows long before it is for the other."""
         assert self._progress is not None
         numbers = [window.numbers() for window in self._windows]
         final = [self._passed(side, self._windows[side], self._progress.now[1 - side]) for side in (0, 1)]
         i, j = numbers[0][pairs[0]], numbers[1][pairs[1]]
         rows = self._windows[1].count
-        fresh = ~np.isin(i * rows + j, self._sent[0] * rows + self._sent[1])
-        sent = np.concatenate([self._sent[0], i[fresh]]), np.concatenate([self._sent[1], j[fresh]])
+        unsent = ~np.isin(i * rows + j, self._sent[0] * rows + self._sent[1])
+        sent = np.concatenate([self._sent[0], i[unsent]]), np.concatenate([self._sent[1], j[unsent]])
         # Once both its rows are final, a pair cannot come up again.
-        again = np.isin(sent[0], numbers[0][~final[0]]) | np.isin(sent[1], numbers[1][~final[1]])
-        self._sent = sent[0][again], sent[1][again]
+        open_pairs = np.isin(sent[0], numbers[0][~final[0]]) | np.isin(sent[1], numbers[1][~final[1]])
+        self._sent = sent[0][open_pairs], sent[1][open_pairs]
         self._changed.add(_SENT)
-        return pairs[0][fresh], pairs[1][fresh]
+        return pairs[0][unsent], pairs[1][unsent]
 
-    def _lonely(self, asked: tuple[Index | None, Index | None], pairs: Pairs) -> Iterator[pa.RecordBatch]:
+    def _unmatched(self, asked: tuple[Index | None, Index | None], pairs: Pairs) -> Iterator[pa.RecordBatch]:
         """Rows that are final and have no candidate, where they are to be kept."""
         if not self.spec.keep:
             return
@@ -269,83 +248,71 @@ class BestKernel:
             if chosen is None or window.rows is None or chosen.size == 0:
                 continue
             chosen = chosen[window.own()[chosen]]
-            alone = np.setdiff1d(chosen, self._met(side, pairs, chosen))
-            if alone.size:
-                none = np.full(alone.size, -1)
-                yield self._rows((alone, none) if side == 0 else (none, alone))
+            unmatched = np.setdiff1d(chosen, self._matched(side, pairs, chosen))
+            if unmatched.size:
+                none = np.full(unmatched.size, -1)
+                yield self._rows((unmatched, none) if side == 0 else (none, unmatched))
 
-    def _met(self, side: int, pairs: Pairs, chosen: Index) -> Index:
-        """Chosen rows that have a candidate: in a full join a pair of theirs may have left, or belong elsewhere."""
+    def _matched(self, side: int, pairs: Pairs, chosen: Index) -> Index:
+        """Chosen rows that have a candidate; pairs of a full join may have left before, or leave from another cell."""
         left, right = (window.rows for window in self._windows)
-        if self.spec.how != "full" or left is None or right is None:
+        if not self.spec.both_answer or left is None or right is None:
             return pairs[side]
-        one = best(self._half(side), left, right, self._work, asked=(chosen, None) if side == 0 else (None, chosen))
-        return one[side]
-
-    def _half(self, side: int) -> BestSpec:
-        return replace(self.spec.without_stream(), how="left" if side == 0 else "right")
+        spec = self.spec.without_stream().of_side(side)
+        return best(spec, left, right, self._counters, asked=(chosen, None) if side == 0 else (None, chosen))[side]
 
     def _candidates(
         self, left: pa.RecordBatch, right: pa.RecordBatch, asked: tuple[Index | None, Index | None]
     ) -> Iterator[pa.RecordBatch]:
         """All candidate pairs, with their keys and the group they compete in."""
-        side = 1 if self.spec.how == "right" else 0
+        spec, side = self.spec, self.spec.home_side
         group = next(_groups) << 40
-        for i, j in candidates(self.spec, left, right, self._work, asked[side] if self.spec.how != "full" else None):
+        for i, j in candidates(spec, left, right, self._counters, None if spec.both_answer else asked[side]):
             if i.size == 0:
                 continue
-            columns = [*self._wide(0, left, i), *self._wide(1, right, j)]
+            columns = [*wide_columns(spec, 0, left, i), *wide_columns(spec, 1, right, j)]
             rows = i if side == 0 else j
-            columns.append(pa.array(np.full(i.size, group) + (rows if self.spec.how in ("left", "right") else 0)))
-            if self.spec.how == "full":
+            columns.append(pa.array(np.full(i.size, group) + (rows if len(spec.answers) == 1 else 0)))
+            if spec.both_answer:
                 columns += [pa.array(i), pa.array(j), pa.array(self._windows[0].own()[i])]
-            yield pa.RecordBatch.from_arrays(columns, names=output_names(self.spec))
-
-    def _wide(self, side: int, rows: pa.RecordBatch, at: Index) -> list[pa.Array[Any]]:
-        columns: list[pa.Array[Any]] = rows.select(range(self.spec.payload[side] + self.spec.keys)).take(at).columns
-        return columns
+            yield pa.RecordBatch.from_arrays(columns, names=output_names(spec))
 
     def _rows(self, pairs: Pairs) -> pa.RecordBatch:
         """Output rows; -1 stands for no row."""
         columns: list[pa.Array[Any]] = []
-        if self.spec.wide:
-            for side, window in enumerate(self._windows):
-                assert window.rows is not None
-                columns += self._wide(side, window.rows, pairs[side])
-            return pa.RecordBatch.from_arrays(columns, names=output_names(self.spec))
         for side, window in enumerate(self._windows):
-            if window.rows is None or (pairs[side].size and pairs[side][0] < 0):
-                columns += [pa.nulls(pairs[side].size, kind) for kind in self.spec.types[side]]  # type: ignore[call-overload]
+            if self.spec.wide:
+                assert window.rows is not None
+                columns += wide_columns(self.spec, side, window.rows, pairs[side])
             else:
-                columns += window.rows.select(range(self.spec.payload[side])).take(pairs[side]).columns
+                missing = bool(pairs[side].size) and pairs[side][0] < 0
+                columns += payload_columns(self.spec, side, None if missing else window.rows, pairs[side])
         if self.spec.keep:
-            columns += [pa.array(at >= 0) for at in pairs]
+            columns += has_row_columns(pairs)
         return pa.RecordBatch.from_arrays(columns, names=output_names(self.spec))
 
-    # --- the inner form over streams ----------------------------------------------------------------------------------
+    # --- inner joins of streams ---------------------------------------------------------------------------------------
 
-    def _moved(self) -> Iterator[pa.RecordBatch]:
-        """New pairs against the best so far: what enters is inserted, what it beats is retracted."""
+    def _changes_of_best(self) -> Iterator[pa.RecordBatch]:
+        """Compare new pairs with the best so far: insert those that belong to the best, retract those they beat."""
         left, right = self._windows
         if left.rows is None or right.rows is None:
             return
         spec = self.spec.without_stream()
-        fresh = [left.rows.slice(left.held), right.rows.slice(right.held)]
-        old = left.rows.slice(0, left.held)
+        old_left, new_left = left.rows.slice(0, left.held), left.rows.slice(left.held)
         parts = [] if self._best is None else [self._best]
         known = parts[0].num_rows if parts else 0
-        for one, other in ((fresh[0], right.rows), (old, fresh[1])):
-            if one.num_rows and other.num_rows:
-                i, j = best(spec, one, other, self._work)
-                columns = [*self._wide(0, one, i), *self._wide(1, other, j)]
-                parts.append(pa.RecordBatch.from_arrays(columns, names=_wide_names(spec)))
+        for left_rows, right_rows in ((new_left, right.rows), (old_left, right.rows.slice(right.held))):
+            if left_rows.num_rows and right_rows.num_rows:
+                i, j = best(spec, left_rows, right_rows, self._counters)
+                columns = [*wide_columns(spec, 0, left_rows, i), *wide_columns(spec, 1, right_rows, j)]
+                parts.append(pa.RecordBatch.from_arrays(columns, names=wide_names(spec)))
         if not parts or sum(part.num_rows for part in parts) == known:
             return
         rows = pa.Table.from_batches(parts).combine_chunks().to_batches()[0]
-        first = spec.payload[0] + spec.keys
-        sides = rows.select(range(first)), rows.select(range(first, rows.num_columns))
+        sides = split_pairs(spec, rows)
         groups = encode(spec, *sides)[0].groups
-        kept = best_of_pairs(spec, *sides, groups, None, self._work)
+        kept = best_of_pairs(spec, *sides, groups, None, self._counters)
         gone = np.setdiff1d(np.arange(known), kept)
         new = kept[kept >= known]
         self._best = rows.take(kept)
@@ -353,16 +320,9 @@ class BestKernel:
             self._changed.add(_BEST)
         for word, chosen in (("retract", gone), ("insert", new)):
             if chosen.size:
-                yield self._change(rows, chosen, word)
+                yield change_rows(self.spec, rows, chosen, word)
 
-    def _change(self, rows: pa.RecordBatch, chosen: Index, word: str) -> pa.RecordBatch:
-        first = self.spec.payload[0] + self.spec.keys
-        wanted = [*range(self.spec.payload[0]), *range(first, first + self.spec.payload[1])]
-        columns = [*rows.select(wanted).take(chosen).columns, pa.array([word] * chosen.size, pa.string())]
-        return pa.RecordBatch.from_arrays(columns, names=output_names(self.spec))
-
-    # --- what can be forgotten
-    # ------------------------------------------------------------------------------------------
+    # --- eviction -----------------------------------------------------------------------------------------------------
 
     def _evict(self) -> None:
         if self._progress is None:
@@ -373,7 +333,7 @@ class BestKernel:
                 self.counters["evicted"] += window.evict(mask)
 
     def _needed(self, side: int) -> Mask | None:
-        """Rows that wait for their best pairs, or that a waiting or future row of the other side may want."""
+        """Rows that wait for their best pairs, or that a waiting or future row of the other side may need."""
         window, other = self._windows[side], self._windows[1 - side]
         assert self._progress is not None
         if window.rows is None:
@@ -381,7 +341,7 @@ class BestKernel:
         needed = np.zeros(window.rows.num_rows, dtype=np.bool_)
         if side in self.spec.answers:
             needed |= ~self._passed(side, window, self._progress.now[1 - side])
-        if 1 - side in self.spec.answers or self.spec.how == "inner":
+        if 1 - side in self.spec.answers or self.spec.global_best:
             bound = self._progress.now[1 - side]
             if other.rows is not None and 1 - side in self.spec.answers:
                 waiting = ~self._passed(1 - side, other, self._progress.now[side])

@@ -1,11 +1,11 @@
-"""The answer over the last T, evaluated anew whenever rows arrive (section 3.5.1).
+"""The answer over the last T, computed again whenever rows arrive (section 3.5.1).
 
-Time is no criterion here; it decides which rows take part.  At every instant at which a row arrives, in either input,
-the join is computed over the rows of the last T and leaves with that instant beside it.  Updating the last answer
-would not do: a pair that was beaten by one that has grown too old must come back.
+Time is no criterion here; it decides which rows take part.  At every instant at which a row of either input arrives,
+the join is computed over the rows of the last T, and the result carries that instant.  Updating the last answer would
+not be enough: a pair that was beaten must come back when the pair that beat it becomes too old.
 
-An instant counts once the watermark has passed it.  So the answers depend on the times of rows, and not on how they
-were cut into micro-batches.
+An instant is answered once the watermark has passed it.  So the answers depend on the times of rows, and not on how
+they were divided into micro-batches.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ import pyarrow as pa
 
 from dovetail.columns.codes import Codes, Mask, order_codes, valid_mask
 from dovetail.families.bestmatch.compiled import Index
-from dovetail.families.bestmatch.kernel import Work, best
-from dovetail.families.bestmatch.spec import BestSpec
-from dovetail.families.bestmatch.stream import METRICS, output_names
+from dovetail.families.bestmatch.kernel import best
+from dovetail.families.bestmatch.outputs import METRICS, has_row_columns, output_names, payload_columns
+from dovetail.families.bestmatch.spec import BestSpec, Counters
 from dovetail.families.bestmatch.windows import Window
 from dovetail.family import Changes
 
@@ -38,10 +38,10 @@ class RecentKernel:
         self.counters = dict.fromkeys(METRICS, 0)
         self._windows = [Window(side, numbered=False) for side in (0, 1)]
         self._answered = _START
-        """Up to here instants have had their answers."""
+        """All instants before this one have been answered."""
         self._bound = _START
         self._over = False
-        self._work = Work()
+        self._counters = Counters()
 
     def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
         """Take up the state of the last call."""
@@ -52,7 +52,7 @@ class RecentKernel:
             window.restore(state, 0)
 
     def push(self, side: int, rows: pa.RecordBatch) -> None:
-        """Take in new rows; a row without a time has no age, and an earlier one than the watermark is late."""
+        """Take in new rows, without those that have no time and those that are late: before the watermark."""
         self.counters["rows"] += rows.num_rows
         times = rows.column(self._time_at(side))
         late = valid_mask(times) & (order_codes(times, "int") < self._bound)
@@ -67,7 +67,7 @@ class RecentKernel:
 
     def results(self) -> Iterator[pa.RecordBatch]:
         """The answers at all instants that the watermark has passed."""
-        began = time.perf_counter_ns()
+        started = time.perf_counter_ns()
         assert self.spec.max_age is not None
         times = [self._times(side) for side in (0, 1)]
         for instant in self._instants(times).tolist():
@@ -81,23 +81,23 @@ class RecentKernel:
         if self._bound > _START:
             self._answered = self._bound
         self._evict(times)
-        self.counters["kernel_us"] += (time.perf_counter_ns() - began) // 1000
+        self.counters["kernel_us"] += (time.perf_counter_ns() - started) // 1000
         for name in ("comparisons", "candidates", "judged"):
-            self.counters[name] += getattr(self._work, name)
+            self.counters[name] += getattr(self._counters, name)
         for window in self._windows:
             self.counters["held_rows"] += window.rows.num_rows if window.rows is not None else 0
             self.counters["held_bytes"] += window.rows.nbytes if window.rows is not None else 0
 
     def changes(self) -> Changes:
         """Segments to store and names to forget."""
-        found = Changes()
+        changes = Changes()
         for window in self._windows:
-            window.changes(found)
-        found.stored[_HEAD] = pa.RecordBatch.from_pydict({"answered": [self._answered]})
-        return found
+            window.changes(changes)
+        changes.stored[_HEAD] = pa.RecordBatch.from_pydict({"answered": [self._answered]})
+        return changes
 
     def wake_at(self) -> int | None:
-        """Behind the first instant that waits for its answer."""
+        """Just after the first instant that waits for its answer."""
         waiting = self._all_instants([self._times(side) for side in (0, 1)])
         waiting = waiting[waiting >= self._bound]
         return int(waiting[0]) + 1 if waiting.size else None
@@ -112,10 +112,10 @@ class RecentKernel:
         return np.empty(0, dtype=np.int64) if rows is None else order_codes(rows.column(self._time_at(side)), "int")
 
     def _all_instants(self, times: list[Codes]) -> Index:
-        every = np.unique(np.concatenate(times))
+        instants = np.unique(np.concatenate(times))
         if self.spec.every is not None:
-            every = np.unique(-(-every // self.spec.every) * self.spec.every)
-        return every
+            instants = np.unique(-(-instants // self.spec.every) * self.spec.every)
+        return instants
 
     def _instants(self, times: list[Codes]) -> Index:
         instants = self._all_instants(times)
@@ -127,13 +127,13 @@ class RecentKernel:
         if left is None or right is None:
             parts = [np.empty(0, dtype=np.int64)] * 2
         else:
-            i, j = best(self.spec.without_stream(), left.take(recent[0]), right.take(recent[1]), self._work)
+            i, j = best(self.spec.without_stream(), left.take(recent[0]), right.take(recent[1]), self._counters)
             parts = [recent[0][i], recent[1][j]]
         if self.spec.keep:
             for side in self.spec.answers:
-                alone = np.setdiff1d(recent[side], parts[side])
+                unmatched = np.setdiff1d(recent[side], parts[side])
                 parts = [
-                    np.concatenate([part, alone if at == side else np.full(alone.size, -1)])
+                    np.concatenate([part, unmatched if at == side else np.full(unmatched.size, -1)])
                     for at, part in enumerate(parts)
                 ]
         return self._rows(parts, instant) if parts[0].size else None
@@ -141,13 +141,10 @@ class RecentKernel:
     def _rows(self, parts: list[Index], instant: int) -> pa.RecordBatch:
         columns: list[pa.Array[Any]] = []
         for side, window in enumerate(self._windows):
-            none: pa.Array[Any] = pa.array(parts[side], mask=parts[side] < 0)
-            if window.rows is None:
-                columns += [pa.nulls(len(none), kind) for kind in self.spec.types[side]]  # type: ignore[call-overload]
-            else:
-                columns += window.rows.select(range(self.spec.payload[side])).take(none).columns
+            numbers: pa.Array[Any] = pa.array(parts[side], mask=parts[side] < 0)
+            columns += payload_columns(self.spec, side, window.rows, numbers)
         if self.spec.keep:
-            columns += [pa.array(part >= 0) for part in parts]
+            columns += has_row_columns(parts)
         columns.append(pa.array(np.full(parts[0].size, instant), pa.timestamp("us", "UTC")))
         return pa.RecordBatch.from_arrays(columns, names=output_names(self.spec))
 
@@ -157,6 +154,6 @@ class RecentKernel:
             if window.rows is not None:
                 needed: Mask = np.zeros(moments.size, dtype=np.bool_)
                 if not self._over:
-                    # The next instant is the watermark at the earliest, even where instants are rounded up.
+                    # The next instant is not before the watermark, even where instants are rounded up.
                     needed = moments >= self._bound - self.spec.max_age if self._bound > _START else ~needed
                 self.counters["evicted"] += window.evict(needed)

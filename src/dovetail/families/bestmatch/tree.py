@@ -1,8 +1,8 @@
 """The best pairs of each row, by branch and bound in a tree.
 
 Rows of the searched side are halved, again and again, on the axis on which they are most spread out.  A node knows the
-range of each axis, and with it, for any row of the other side, a cost on each axis that none of its rows is below.  A
-node is skipped if it lies beyond a maximum distance, or if a pair found so far beats even that bound.
+range of each axis, which gives, for any row of the other side, a lower bound on each cost of its rows.  A node is
+skipped if it lies beyond a maximum distance, or if a pair found so far beats even that bound.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from dovetail.families.bestmatch.compiled import (
     Index,
     Matrix,
     Sets,
+    add_unless_beaten,
     bound_of,
     cost_of,
-    grown,
-    offer,
+    doubled,
     order_keys,
 )
 from dovetail.families.bestmatch.spec import LEAST_FLOAT, MOST_FLOAT, NEAR_FLOAT
@@ -34,8 +34,8 @@ class Tree(NamedTuple):
     """Rows of one side, in the order of the leaves."""
 
     values: Matrix
-    places: Index
-    """Where each row was."""
+    positions: Index
+    """The number of each row before it was reordered."""
     starts: Index
     """Where the rows of each node begin; node n has the children 2n + 1 and 2n + 2."""
     ends: Index
@@ -50,8 +50,8 @@ def build(kinds: Index, limits: Index, values: Matrix) -> Tree:
     rows = values.shape[0]
     depth = max(0, int(np.ceil(np.log2(rows / LEAF)))) if rows else 0
     keys = order_keys(kinds, values)
-    places, starts, ends, axes, low, high = _build(kinds, limits, values, keys, depth)
-    return Tree(np.ascontiguousarray(values[places]), places, starts, ends, axes, low, high)
+    positions, starts, ends, axes, low, high = _build(kinds, limits, values, keys, depth)
+    return Tree(np.ascontiguousarray(values[positions]), positions, starts, ends, axes, low, high)
 
 
 @njit
@@ -64,20 +64,20 @@ def _number(kind: int, value: int) -> float:  # pragma: no cover - compiled
 
 
 @njit
-def _select(places: Index, keys: Matrix, axis: int, begin: int, end: int, middle: int) -> None:  # pragma: no cover
-    """Reorder places[begin:end] so that what stands at `middle` and after is not below what stands before."""
+def _select(positions: Index, keys: Matrix, axis: int, begin: int, end: int, middle: int) -> None:  # pragma: no cover
+    """Reorder positions[begin:end] so that no key from `middle` on is below a key before it."""
     low, high = begin, end - 1
     while low < high:
-        a, b, c = keys[places[low], axis], keys[places[(low + high) // 2], axis], keys[places[high], axis]
+        a, b, c = keys[positions[low], axis], keys[positions[(low + high) // 2], axis], keys[positions[high], axis]
         pivot = max(min(a, b), min(max(a, b), c))
         i, j = low, high
         while i <= j:
-            while keys[places[i], axis] < pivot:
+            while keys[positions[i], axis] < pivot:
                 i += 1
-            while keys[places[j], axis] > pivot:
+            while keys[positions[j], axis] > pivot:
                 j -= 1
             if i <= j:
-                places[i], places[j] = places[j], places[i]
+                positions[i], positions[j] = positions[j], positions[i]
                 i += 1
                 j -= 1
         if middle <= j:
@@ -94,7 +94,7 @@ def _build(
 ) -> tuple[Index, Index, Index, Index, Matrix, Matrix]:  # pragma: no cover - compiled
     rows, axes = values.shape
     nodes = (1 << (depth + 1)) - 1
-    places = np.arange(rows)
+    positions = np.arange(rows)
     starts, ends = np.zeros(nodes, dtype=np.int64), np.zeros(nodes, dtype=np.int64)
     split = np.full(nodes, -1, dtype=np.int64)
     low, high = np.zeros((nodes, axes), dtype=np.int64), np.zeros((nodes, axes), dtype=np.int64)
@@ -109,10 +109,10 @@ def _build(
             widest, spread = 0, -1.0
             for axis in range(axes):
                 floats = kinds[axis] in (NEAR_FLOAT, LEAST_FLOAT, MOST_FLOAT)
-                first, last = places[begin], places[begin]
+                first, last = positions[begin], positions[begin]
                 regular = True
                 for p in range(begin, end):
-                    row = places[p]
+                    row = positions[p]
                     if keys[row, axis] < keys[first, axis]:
                         first = row
                     if keys[row, axis] > keys[last, axis]:
@@ -125,7 +125,7 @@ def _build(
                 high[node, axis] = values[last, axis] if regular else np.float64(np.inf).view(np.int64)
                 here = _number(kinds[axis], values[last, axis]) - _number(kinds[axis], values[first, axis])
                 if node == 0:
-                    # Distances count in multiples of what is allowed; where all are allowed, in shares of the whole.
+                    # Distances are measured in multiples of the limit; without one, relative to the range of the axis.
                     unit = here
                     if limits[axis] != HIGHEST:
                         unit = (
@@ -138,17 +138,17 @@ def _build(
                     widest, spread = axis, here * weights[axis]
             if level < depth:
                 middle = (begin + end) // 2
-                _select(places, keys, widest, begin, end, middle)
+                _select(positions, keys, widest, begin, end, middle)
                 split[node] = widest
                 left = 2 * node + 1
                 starts[left], ends[left] = begin, middle
                 starts[left + 1], ends[left + 1] = middle, end
-    return places, starts, ends, split, low, high
+    return positions, starts, ends, split, low, high
 
 
 @njit
 def _beaten(costs: Matrix, size: int, bound: Index) -> bool:  # pragma: no cover - compiled
-    """Whether a pair found so far is better than anything at or above the bound; a tie with the bound is not."""
+    """Whether a pair found so far beats anything at or above the bound; a tie with the bound does not count."""
     for at in range(size):
         better = False
         for axis in range(bound.size):
@@ -173,7 +173,7 @@ def search(
     query_sets: Sets,
     tree_sets: Sets,
 ) -> tuple[Index, Index, int]:  # pragma: no cover - compiled
-    """For every chosen query row its best pairs, or all its candidates, and how many costs were computed."""
+    """The best pairs or all candidates of every chosen query row, and the number of pairs whose costs were computed."""
     axes = kinds.size
     found_i, found_j = np.empty(chosen.size + 64, dtype=np.int64), np.empty(chosen.size + 64, dtype=np.int64)
     found, compared = 0, 0
@@ -200,17 +200,18 @@ def search(
             split = tree.axes[node]
             if split >= 0:
                 left = 2 * node + 1
-                # The nearer half last, so that it is looked at first and its pairs spare us parts of the other.
-                one = bound_of(kinds[split], queries[i, split], tree.low[left, split], tree.high[left, split])
-                two = bound_of(kinds[split], queries[i, split], tree.low[left + 1, split], tree.high[left + 1, split])
-                stack[top] = left if one > two else left + 1
-                stack[top + 1] = left + 1 if one > two else left
+                right = left + 1
+                # The nearer half goes on top, so that it is searched first and its pairs rule out parts of the other.
+                left_bound = bound_of(kinds[split], queries[i, split], tree.low[left, split], tree.high[left, split])
+                right_bound = bound_of(kinds[split], queries[i, split], tree.low[right, split], tree.high[right, split])
+                stack[top] = left if left_bound > right_bound else right
+                stack[top + 1] = right if left_bound > right_bound else left
                 top += 2
                 continue
-            for place in range(tree.starts[node], tree.ends[node]):
+            for leaf in range(tree.starts[node], tree.ends[node]):
                 near = True
                 for axis in range(axes):
-                    cost[axis] = cost_of(kinds[axis], queries[i, axis], tree.values[place, axis])
+                    cost[axis] = cost_of(kinds[axis], queries[i, axis], tree.values[leaf, axis])
                     if cost[axis] > limits[axis]:
                         near = False
                         break
@@ -218,12 +219,12 @@ def search(
                 if not near:
                     continue
                 if size == best.shape[0]:
-                    best, rows = grown(best, rows)
+                    best, rows = doubled(best, rows)
                 if mode == LIST:
-                    rows[size, 1] = tree.places[place]
+                    rows[size, 1] = tree.positions[leaf]
                     size += 1
                 else:
-                    size = offer(best, rows, size, cost, i, tree.places[place], query_sets, tree_sets)
+                    size = add_unless_beaten(best, rows, size, cost, i, tree.positions[leaf], query_sets, tree_sets)
         if found + size > found_i.size:
             more = np.empty(2 * (found + size), dtype=np.int64)
             more[:found] = found_i[:found]
@@ -239,4 +240,4 @@ def search(
 
 
 NO_SETS: Sets = (np.zeros((0, 1), dtype=np.int64), np.zeros(0, dtype=np.int64))
-"""Where a join compares no sets."""
+"""For joins that compare no sets."""

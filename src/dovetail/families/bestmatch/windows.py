@@ -16,26 +16,26 @@ _OWN, _NUMBER = "own", "number"
 
 
 class Window:
-    """Rows of one side.  Behind their own columns they carry whether they are at home here, and perhaps a number."""
+    """Rows of one side.  After their own columns they carry whether they belong to this cell, and perhaps a number."""
 
     def __init__(self, side: int, *, numbered: bool) -> None:
         self._side = side
         self._numbered = numbered
         self._held: list[tuple[str, pa.RecordBatch]] = []
-        self._fresh: list[pa.RecordBatch] = []
-        self._whole: pa.RecordBatch | None = None
+        self._new: list[pa.RecordBatch] = []
+        self._all: pa.RecordBatch | None = None
         self._serial = 0
         self._stored: dict[str, pa.RecordBatch] = {}
         self._dropped: set[str] = set()
         self.count = 0
-        """Rows that have come so far, by which they are numbered."""
+        """Rows that have arrived so far, by which they are numbered."""
         self.held = 0
         """Rows from earlier calls: the first of `rows`."""
 
     def restore(self, state: Mapping[str, pa.RecordBatch], count: int) -> None:
         """Take up the stored segments."""
-        mine = [name for name in state if name.startswith(f"{self._side}/")]
-        for name in sorted(mine, key=lambda name: int(name.split("/")[1])):
+        names = [name for name in state if name.startswith(f"{self._side}/")]
+        for name in sorted(names, key=lambda name: int(name.split("/")[1])):
             self._serial = int(name.split("/")[1]) + 1
             self._held.append((name, state[name]))
         self.held = sum(rows.num_rows for _, rows in self._held)
@@ -47,19 +47,19 @@ class Window:
         if self._numbered:
             rows = rows.append_column(_NUMBER, pa.array(np.arange(self.count, self.count + rows.num_rows)))
         self.count += rows.num_rows
-        self._fresh.append(rows)
-        self._whole = None
+        self._new.append(rows)
+        self._all = None
 
     @property
     def rows(self) -> pa.RecordBatch | None:
         """All rows, those of earlier calls first; None if there are none."""
-        if self._whole is None:
-            parts = [rows for _, rows in self._held] + self._fresh
-            self._whole = concat(parts) if parts else None
-        return self._whole
+        if self._all is None:
+            parts = [rows for _, rows in self._held] + self._new
+            self._all = concat(parts) if parts else None
+        return self._all
 
     def own(self) -> Mask:
-        """Which rows are at home in this cell."""
+        """Which rows belong to this cell; the others are copies of rows of another one."""
         assert self.rows is not None
         return np.asarray(self.rows.column(_OWN).to_numpy(zero_copy_only=False), dtype=np.bool_)
 
@@ -69,7 +69,7 @@ class Window:
         return np.asarray(self.rows.column(_NUMBER).to_numpy(), dtype=np.int64)
 
     def evict(self, needed: Mask) -> int:
-        """Forget rows: segments of which none is needed go, those of which most is not are written anew."""
+        """Drop rows: segments without a needed row are deleted, those that are mostly not needed are rewritten."""
         before = needed.size
         begin, kept = 0, []
         for name, rows in self._held:
@@ -84,14 +84,14 @@ class Window:
             kept.append((name, rows))
         mask = needed[begin:]
         if mask.any():
-            rows = concat(self._fresh).filter(pa.array(mask))
+            rows = concat(self._new).filter(pa.array(mask))
             name = f"{self._side}/{self._serial}"
             kept.append((name, rows))
             self._stored[name] = rows
-        self._held, self._fresh, self._whole = kept, [], None
+        self._held, self._new, self._all = kept, [], None
         return before - sum(rows.num_rows for _, rows in kept)
 
-    def changes(self, found: Changes) -> None:
+    def changes(self, changes: Changes) -> None:
         """Add what this call changed."""
-        found.stored.update(self._stored)
-        found.dropped |= self._dropped
+        changes.stored.update(self._stored)
+        changes.dropped |= self._dropped

@@ -1,4 +1,4 @@
-"""An approximate plan as a Spark frame, batch and streaming alike; estimates and quality of its results."""
+"""An approximate plan as a Spark frame, batch and streaming alike."""
 
 from __future__ import annotations
 
@@ -13,11 +13,25 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dovetail.columns.codes import order_codes
+from dovetail.columns.layout import (
+    JOIN_VALUE,
+    KEY,
+    KEY_HASH,
+    MOMENT,
+    PARTITION,
+    ROUTING,
+    ROW_ARRIVAL,
+    SAMPLE_CELL,
+    STRATUM,
+    WEIGHT,
+    columns_of,
+    input_payload,
+)
 from dovetail.columns.segments import binary_column, blocks, pack
 from dovetail.columns.spark_hash import placed
 from dovetail.columns.structs import Nested
-from dovetail.families.approx.router import budgets, cells_of, cut
-from dovetail.families.approx.spec import FACTS, ApproxSpec
+from dovetail.families.approx.router import budgets, cells_of, rows_by_cell
+from dovetail.families.approx.spec import FACTS, ApproxSpec, fact_column
 from dovetail.families.approx.stream import BUDGET, METRICS, ApproxKernel
 from dovetail.plan.approx import RESERVED, ApproxPlan
 from dovetail.spark.frames import Side, conjunction, filtered_sides, identity
@@ -26,81 +40,75 @@ from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function, carrying
 from dovetail.spark.stream import PACKED_ROWS, run_kernel
 
-_COUNTS, _PARTITION = "g", "p"
-
 
 @dataclass(frozen=True)
 class PackArrivals:
-    """Rows in; segments out by cell, every row with its place in the order of arrival.
+    """Rows in; segments out by cell, every row with its position in the order of arrival.
 
-    Row n of partition p of one input arrives together with row n of partition p of the others.  The number of the
-    partition comes with the rows: the number of the task counts on from one input to the next.  Where memory follows
-    the rows of the cells, their numbers come with the first row of a task, and every segment carries the part of its
-    cell.
+    Row n of partition p of one input arrives together with row n of partition p of the others.  The partition number
+    comes with the rows, since task numbers count on from one input to the next.  Where cells get memory in proportion
+    to their rows, the row counts come with the first row of a task, and every segment carries its cell's share.
     """
 
     side: int
     spec: ApproxSpec
     counted: bool
     numbers: tuple[int, ...]
-    """For each cell the number by which Spark finds its task."""
+    """For each cell the number that Spark hashes to its task."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
-        parts, place = None, None
+        shares, arrival = None, None
         for block in blocks(batches):
-            if place is None:
-                place = block.column(_PARTITION)[0].as_py() << 33
-                parts = self._budgets(block.column(_COUNTS)[0].as_py()) if self.counted else None
-            block = block.drop_columns([_PARTITION, _COUNTS] if self.counted else [_PARTITION])
+            if arrival is None:
+                arrival = block.column(PARTITION)[0].as_py() << 33
+                shares = self._budgets(block.column(ROUTING)[0].as_py()) if self.counted else None
+            block = block.drop_columns([PARTITION, ROUTING] if self.counted else [PARTITION])
             hashes = order_codes(block.column(block.num_columns - 1), "int")
-            block = block.append_column("a", pa.array(np.arange(place, place + block.num_rows)))
-            found = list(cut(block, cells_of(hashes, self.spec.cells), self.spec.cells))
-            if parts is not None:
-                found = [(c, rows.replace_schema_metadata({BUDGET: str(parts[c])})) for c, rows in found]
+            block = block.append_column(ROW_ARRIVAL, pa.array(np.arange(arrival, arrival + block.num_rows)))
+            segments = list(rows_by_cell(block, cells_of(hashes, self.spec.cells), self.spec.cells))
+            if shares is not None:
+                segments = [(c, rows.replace_schema_metadata({BUDGET: str(shares[c])})) for c, rows in segments]
             yield pa.RecordBatch.from_arrays(
                 [
-                    pa.array([self.numbers[cell] for cell, _ in found], pa.int32()),
-                    pa.array([self.side] * len(found), pa.int32()),
-                    pa.array([place] * len(found), pa.int64()),
-                    binary_column([pack(rows) for _, rows in found]),
+                    pa.array([self.numbers[cell] for cell, _ in segments], pa.int32()),
+                    pa.array([self.side] * len(segments), pa.int32()),
+                    pa.array([arrival] * len(segments), pa.int64()),
+                    binary_column([pack(rows) for _, rows in segments]),
                 ],
                 names=PACKED_ROWS.names,
             )
-            place += block.num_rows
+            arrival += block.num_rows
 
     def _budgets(self, counts: list[dict[str, int]]) -> list[int]:
         rows = np.zeros(self.spec.cells, dtype=np.int64)
-        for one in counts:
-            rows[one["cell"]] = one["n"]
+        for entry in counts:
+            rows[entry["cell"]] = entry["n"]
         assert self.spec.memory is not None
         least = self.spec.sides if self.spec.memory.unit == "rows" else 0
-        return [int(part) for part in budgets(self.spec.memory.amount, rows, least)]
+        return [int(share) for share in budgets(self.spec.memory.amount, rows, least)]
 
 
 def approx_frame(frames: Mapping[str, DataFrame], plan: ApproxPlan) -> DataFrame:
     """The lazy frame of a plan: one struct column per alias, and how each result was sampled."""
     sides = filtered_sides(frames, plan.filters)
-    spec = plan.spec(
-        tuple(len(sides[alias].payload) for alias in plan.inputs),
-        tuple(sides[alias].arrow_types() for alias in plan.inputs),
-    )
+    spec = plan.spec
     flat = [_flat(sides[alias], plan, at) for at, alias in enumerate(plan.inputs)]
     if plan.balanced:
-        counts = _cell_counts(flat, plan.cells)
-        flat = [carrying(one, ["*"], counts) for one in flat]
-    flat = [one.select("*", F.spark_partition_id().alias(_PARTITION)) for one in flat]
+        counts = _cell_counts(flat, spec.cells)
+        flat = [carrying(frame, ["*"], counts) for frame in flat]
+    flat = [frame.select("*", F.spark_partition_id().alias(PARTITION)) for frame in flat]
     streaming = bool(plan.streams)
-    # A stream knows its cells by the numbers under which their state is stored.
-    numbers = tuple(range(plan.cells)) if streaming else placed(plan.cells, plan.partitions)
+    # The cells of a stream keep the numbers under which their state is stored.
+    numbers = tuple(range(spec.cells)) if streaming else placed(spec.cells, plan.partitions)
     packed = [
-        one.mapInArrow(arrow_function(PackArrivals(at, spec, plan.balanced, numbers)), PACKED_ROWS)
-        for at, one in enumerate(flat)
+        frame.mapInArrow(arrow_function(PackArrivals(side, spec, plan.balanced, numbers)), PACKED_ROWS)
+        for side, frame in enumerate(flat)
     ]
     handle = Handle(plan)
-    recorder = Recorder(f"dovetail({','.join(plan.inputs)})", plan.cells, streaming=streaming, names=METRICS)
+    recorder = Recorder(f"dovetail({','.join(plan.inputs)})", spec.cells, streaming=streaming, names=METRICS)
     handle.recorders.append(recorder)
-    shape = [part for at, alias in enumerate(spec.aliases) for part in sides[alias].shape(f"i{at}_")]
+    shape = [part for at, alias in enumerate(spec.aliases) for part in sides[alias].shape(input_payload(at))]
     shape.append(_sampling(spec))
     kernel, fields, join = partial(ApproxKernel, spec), _fields(sides, spec), identity(frames, plan.identity())
     rows = run_kernel(packed, kernel, recorder, fields, join, partitions=plan.partitions, shape=shape)
@@ -110,21 +118,21 @@ def approx_frame(frames: Mapping[str, DataFrame], plan: ApproxPlan) -> DataFrame
 
 
 def _flat(side: Side, plan: ApproxPlan, at: int) -> DataFrame:
-    """Payload, keys and the hash of the join value; rows with a NULL key match nothing and stay behind."""
-    keys = plan.keys[at]
-    hashed = hash_column(plan.value[at]) if plan.value[at] else F.lit(0).cast("long").alias("h")
+    """Payload, keys and the hash of the join value; rows with a NULL key match nothing and are dropped."""
+    keys = plan.spec.keys[at]
+    hashed = hash_column(plan.value[at]) if plan.value[at] else F.lit(0).cast("long").alias(KEY_HASH)
     flat = side.frame.select(*side.payload_columns(), *key_columns(keys), hashed)
-    for number in range(len(keys)):
-        flat = flat.filter(F.col(f"k{number}").isNotNull())
+    for key in columns_of(KEY, len(keys)):
+        flat = flat.filter(F.col(key).isNotNull())
     return flat
 
 
 def _cell_counts(flat: list[DataFrame], cells: int) -> Column:
     """How many rows each cell will get, as a scalar subquery."""
-    hashes = flat[0].select("h")
+    hashes = flat[0].select(KEY_HASH)
     for other in flat[1:]:
-        hashes = hashes.unionByName(other.select("h"))
-    by_cell = hashes.groupBy(F.pmod("h", F.lit(cells)).cast("int").alias("cell")).agg(F.count(F.lit(1)).alias("n"))
+        hashes = hashes.unionByName(other.select(KEY_HASH))
+    by_cell = hashes.groupBy(F.pmod(KEY_HASH, F.lit(cells)).cast("int").alias("cell")).agg(F.count(F.lit(1)).alias("n"))
     return by_cell.agg(F.collect_list(F.struct("cell", "n"))).scalar()
 
 
@@ -132,23 +140,24 @@ def _fields(sides: Mapping[str, Side], spec: ApproxSpec) -> list[T.StructField]:
     fields = []
     for at, alias in enumerate(spec.aliases):
         sources = [payload_source(sides[alias], key) for key in spec.keys[at]]
-        # Rows with a NULL key have stayed behind.
+        # Rows with a NULL key have been dropped.
         keys = {source.column for source in sources if source is not None}
         for number, (_, field) in enumerate(sides[alias].payload):
             nullable = field.nullable and number not in keys
-            fields.append(T.StructField(f"i{at}_{number}", field.dataType, nullable))
-    kinds: dict[str, T.DataType] = {"cell": T.IntegerType(), "stratum": T.IntegerType(), "weight": T.DoubleType()}
-    return fields + [T.StructField(n, kinds.get(n, T.LongType()), False) for n in spec.output_names()[len(fields) :]]
+            fields.append(T.StructField(f"{input_payload(at)}{number}", field.dataType, nullable))
+    kinds: dict[str, T.DataType] = {SAMPLE_CELL: T.IntegerType(), STRATUM: T.IntegerType(), WEIGHT: T.DoubleType()}
+    names = spec.output_names()[len(fields) :]
+    return fields + [T.StructField(name, kinds.get(name, T.LongType()), False) for name in names]
 
 
 def _sampling(spec: ApproxSpec) -> Nested:
     """How a result was sampled."""
-    names = [name for name in ("weight", "cell", "at") if name in spec.output_names()]
+    names = [name for name in (WEIGHT, SAMPLE_CELL, MOMENT) if name in spec.output_names()]
     fields: list[tuple[str, str | Nested]] = [(name, name) for name in names]
     if spec.weighted and spec.detail:
         rows = [
-            (alias, Nested(alias, tuple((what, f"{what}{at}") for what in FACTS)))
-            for at, alias in enumerate(spec.aliases)
+            (alias, Nested(alias, tuple((fact, fact_column(fact, side)) for fact in FACTS)))
+            for side, alias in enumerate(spec.aliases)
         ]
-        fields += [("stratum", "stratum"), ("value", "value"), ("rows", Nested("rows", tuple(rows)))]
+        fields += [(STRATUM, STRATUM), (JOIN_VALUE, JOIN_VALUE), ("rows", Nested("rows", tuple(rows)))]
     return Nested(RESERVED, tuple(fields))

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from statistics import NormalDist
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -15,56 +12,37 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from dovetail.columns.layout import JOIN_VALUE, MOMENT, SAMPLE_CELL, STRATUM, WEIGHT, columns_of
+from dovetail.conditions.names import quoted
 from dovetail.errors import ArgumentError, PredicateError
 from dovetail.families.approx.estimate import ROUNDING, Sampled, moments
-from dovetail.families.approx.spec import FACTS
+from dovetail.families.approx.spec import FACTS, fact_column
 from dovetail.plan.approx import RESERVED
-from dovetail.spark.frames import check_frame
+from dovetail.plan.estimates import EstimatesPlan, Measure
 
-_MEASURE = re.compile(r"\s*(count|sum|avg|mean)\s*\((.*)\)\s*", re.IGNORECASE | re.DOTALL)
-_ACCEPTED = "count(*), count(expression), sum(expression) or avg(expression)"
+_GROUP, _TOTAL, _COUNT = "b", "v", "n"
+"""Prefixes of the flat columns: groups, and for each measure its value and whether there is one."""
 _SUMS = ("total", "number", "tt", "tn", "nn")
 """What a cell finds out for a measure: the total of the values, the number of rows, and their covariances."""
 
 
-@dataclass(frozen=True)
-class _Measure:
-    name: str
-    kind: str
-    sql: str
-
-
-def estimates_frame(
-    sample: DataFrame, measures: Mapping[str, str] | None, by: str | Sequence[str], confidence: float
-) -> DataFrame:
+def estimates_frame(frame: DataFrame, plan: EstimatesPlan) -> DataFrame:
     """The lazy frame of :func:`dovetail.estimates`."""
-    check_frame("sample", sample)
-    aliases = _aliases(sample)
-    if sample.isStreaming:
-        raise ArgumentError(
-            "estimates of a streaming frame",
-            accepted="a static frame of results",
-            hint="write the results of the stream to a table, and estimate from what it holds: any prefix will do",
-        )
-    if isinstance(confidence, bool) or not isinstance(confidence, int | float) or not 0 < confidence < 1:
-        raise ArgumentError(f"confidence={confidence!r}", accepted="a number between 0 and 1, such as 0.95")
-    wanted = _measures({"rows": "count(*)"} if measures is None else measures)
-    groups = _groups(by)
-    flat = _flat(sample, wanted, groups, aliases)
-    names = _group_names(sample, groups)
-    keys = [f"b{at}" for at in range(len(groups))]
-    found = _per_cell(flat, keys, len(wanted), len(aliases))
-    sums = [F.coalesce(F.sum(name), F.lit(0.0)).alias(name) for name in _sum_names(len(wanted))]
+    aliases = _aliases(frame)
+    flat = _flat(frame, plan, aliases)
+    names = _group_names(frame, plan.groups)
+    keys = columns_of(_GROUP, len(plan.groups))
+    per_cell = _per_cell(flat, keys, len(plan.measures), len(aliases))
+    sums = [F.coalesce(F.sum(name), F.lit(0.0)).alias(name) for name in _sum_names(len(plan.measures))]
     rows = F.coalesce(F.sum("rows"), F.lit(0)).alias("rows")
-    total = found.groupBy(*keys).agg(*sums, rows) if keys else found.agg(*sums, rows)
+    total = per_cell.groupBy(*keys).agg(*sums, rows) if keys else per_cell.agg(*sums, rows)
     columns = [F.col(key).alias(name) for key, name in zip(keys, names, strict=True)]
-    reach = NormalDist().inv_cdf((1 + confidence) / 2)
-    return total.select(*columns, *[_figure(measure, at, reach) for at, measure in enumerate(wanted)])
+    return total.select(*columns, *[_figure(measure, at, plan.reach) for at, measure in enumerate(plan.measures)])
 
 
-def _aliases(sample: DataFrame) -> list[str]:
+def _aliases(frame: DataFrame) -> list[str]:
     """The inputs of a sampled join, read off its column ``sampling``."""
-    fields = {field.name: field.dataType for field in sample.schema.fields}
+    fields = {field.name: field.dataType for field in frame.schema.fields}
     kind = fields.get(RESERVED)
     rows = kind["rows"].dataType if isinstance(kind, T.StructType) and "rows" in kind.names else None
     if not isinstance(rows, T.StructType):
@@ -72,16 +50,16 @@ def _aliases(sample: DataFrame) -> list[str]:
             f"a frame whose results carry no weights; its columns are {', '.join(fields)}",
             accepted="results of approx_join with policy='raj_hash', 'raj' or 'exact', and their column sampling",
             hint="detail=False leaves them out; prob, prob_hash and arrpj keep the rows that promise most, "
-            "so nobody knows what they left out",
+            "so what they left out is unknown",
         )
     return list(rows.names)
 
 
-def _check_weights(sample: DataFrame) -> None:
-    kind = next((field.dataType for field in sample.schema.fields if field.name == RESERVED), None)
-    if not isinstance(kind, T.StructType) or "weight" not in kind.names:
+def _check_weights(frame: DataFrame) -> None:
+    kind = next((field.dataType for field in frame.schema.fields if field.name == RESERVED), None)
+    if not isinstance(kind, T.StructType) or WEIGHT not in kind.names:
         raise ArgumentError(
-            "quality of results without weights, and no complete result beside them",
+            "quality of results without weights and without the complete result",
             accepted="complete=, or results of approx_join with policy='raj_hash', 'raj' or 'exact'",
         )
 
@@ -96,33 +74,9 @@ def check_value(name: str, text: object, frame: DataFrame) -> None:
         raise _complaint(f"{name}={text!r}", error) from error
 
 
-def _measures(given: Mapping[str, str]) -> list[_Measure]:
-    if not isinstance(given, Mapping) or not given:
-        raise ArgumentError(f"measures={given!r}", accepted=f"a mapping from names to {_ACCEPTED}")
-    found = []
-    for name, text in given.items():
-        match = _MEASURE.fullmatch(text) if isinstance(text, str) else None
-        if match is None or re.match(r"\s*distinct\b", match[2], re.IGNORECASE):
-            raise ArgumentError(f"the measure {name}={text!r}", accepted=_ACCEPTED)
-        kind, sql = match[1].lower().replace("mean", "avg"), match[2].strip()
-        if sql == "*" and kind != "count":
-            raise ArgumentError(f"the measure {name}={text!r}", accepted=_ACCEPTED)
-        if not isinstance(name, str) or not name:
-            raise ArgumentError(f"a measure with the name {name!r}", accepted=f"a mapping from names to {_ACCEPTED}")
-        found.append(_Measure(name, kind, sql))
-    return found
-
-
-def _groups(by: object) -> list[str]:
-    groups: list[object] = [by] if isinstance(by, str) else list(by) if isinstance(by, Sequence) else [None]
-    if any(not isinstance(one, str) or not one.strip() for one in groups):
-        raise ArgumentError(f"by={by!r}", accepted="an expression such as 'R.region', or a list of them")
-    return [str(one) for one in groups]
-
-
-def _group_names(sample: DataFrame, groups: Sequence[str]) -> list[str]:
+def _group_names(frame: DataFrame, groups: Sequence[str]) -> list[str]:
     try:
-        return sample.select(*[F.expr(sql) for sql in groups]).columns
+        return frame.select(*[F.expr(sql) for sql in groups]).columns
     except (AnalysisException, ArithmeticException) as error:
         raise _complaint("by", error) from error
 
@@ -130,25 +84,22 @@ def _group_names(sample: DataFrame, groups: Sequence[str]) -> list[str]:
 def _complaint(what: str, error: PySparkException) -> PredicateError:
     line = next((line for line in str(error).splitlines() if line.strip()), "")
     return PredicateError(
-        f"Spark cannot evaluate {what}", accepted="expressions of Spark SQL over the columns of the sample", hint=line
+        f"Spark cannot evaluate {what}", accepted="expressions of Spark SQL over the columns of the frame", hint=line
     )
 
 
-def _flat(sample: DataFrame, measures: Sequence[_Measure], groups: Sequence[str], aliases: Sequence[str]) -> DataFrame:
-    columns: list[Column] = [F.expr(sql).alias(f"b{at}") for at, sql in enumerate(groups)]
-    for at, measure in enumerate(measures):
+def _flat(frame: DataFrame, plan: EstimatesPlan, aliases: Sequence[str]) -> DataFrame:
+    columns: list[Column] = [F.expr(sql).alias(f"{_GROUP}{at}") for at, sql in enumerate(plan.groups)]
+    for at, measure in enumerate(plan.measures):
         value = F.lit(1.0) if measure.sql == "*" else F.expr(measure.sql)
-        there = value.isNotNull()
-        one = F.when(there, F.lit(1.0)).otherwise(F.lit(0.0))
-        columns.append(
-            (one if measure.kind == "count" else F.coalesce(value.cast("double"), F.lit(0.0))).alias(f"v{at}")
-        )
-        columns.append(one.alias(f"n{at}"))
-    columns += [F.col(f"{RESERVED}.{name}") for name in ("cell", "at", "weight", "stratum", "value")]
-    for at, alias in enumerate(aliases):
-        columns += [F.col(f"{RESERVED}.rows.`{alias}`.{what}").alias(f"{what}{at}") for what in FACTS]
+        count = F.when(value.isNotNull(), F.lit(1.0)).otherwise(F.lit(0.0))
+        total = count if measure.kind == "count" else F.coalesce(value.cast("double"), F.lit(0.0))
+        columns += [total.alias(f"{_TOTAL}{at}"), count.alias(f"{_COUNT}{at}")]
+    columns += [F.col(f"{RESERVED}.{name}") for name in (SAMPLE_CELL, MOMENT, WEIGHT, STRATUM, JOIN_VALUE)]
+    for side, alias in enumerate(aliases):
+        columns += [F.col(f"{RESERVED}.rows.{quoted(alias)}.{fact}").alias(fact_column(fact, side)) for fact in FACTS]
     try:
-        flat = sample.select(*columns)
+        flat = frame.select(*columns)
         flat.columns  # noqa: B018 - analysed here, so that a mistake shows here
     except (AnalysisException, ArithmeticException) as error:
         raise _complaint("a measure or a group", error) from error
@@ -170,7 +121,9 @@ def _per_cell(flat: DataFrame, keys: list[str], measures: int, sides: int) -> Da
 
     def run(table: pa.Table) -> pa.Table:
         sampled = Sampled.of(table, sides)
-        values = np.stack([table.column(f"{what}{at}").to_numpy() for at in range(measures) for what in "vn"])
+        values = np.stack(
+            [table.column(f"{prefix}{at}").to_numpy() for at in range(measures) for prefix in (_TOTAL, _COUNT)]
+        )
         totals, covariances = moments(values, sampled)
         out: dict[str, Any] = {key: table.column(key).slice(0, 1) for key in keys}
         for at in range(measures):
@@ -180,10 +133,10 @@ def _per_cell(flat: DataFrame, keys: list[str], measures: int, sides: int) -> Da
         return pa.table({**out, "rows": [table.num_rows]})
 
     run.__annotations__ = {"table": pa.Table, "return": pa.Table}
-    return flat.groupBy(*keys, "cell").applyInArrow(run, schema)
+    return flat.groupBy(*keys, SAMPLE_CELL).applyInArrow(run, schema)
 
 
-def _figure(measure: _Measure, at: int, reach: float) -> Column:
+def _figure(measure: Measure, at: int, reach: float) -> Column:
     """Estimate, standard error and interval of one measure from its sums."""
     total, number, tt, tn, nn = (F.col(f"{name}{at}") for name in _SUMS)
     if measure.kind == "avg":
@@ -202,27 +155,24 @@ def _figure(measure: _Measure, at: int, reach: float) -> Column:
     ).alias(measure.name)
 
 
-def quality_frame(sample: DataFrame, complete: DataFrame | None, on: str, over: str | None) -> DataFrame:
+def quality_frame(frame: DataFrame, complete: DataFrame | None, on: str, over: str | None) -> DataFrame:
     """The lazy frame of :func:`dovetail.quality`."""
-    check_frame("sample", sample)
-    if complete is not None:
-        check_frame("complete", complete)
-    check_value("on", on, sample)
+    check_value("on", on, frame)
     if complete is not None:
         check_value("on", on, complete)
     if over is not None:
-        check_value("over", over, sample)
+        check_value("over", over, frame)
     if complete is None:
-        _check_weights(sample)
-        whole = sample.groupBy(F.expr(on).alias("v")).agg(F.sum(f"{RESERVED}.weight").alias("c"))
+        _check_weights(frame)
+        expected = frame.groupBy(F.expr(on).alias("v")).agg(F.sum(f"{RESERVED}.{WEIGHT}").alias("c"))
     else:
-        whole = complete.groupBy(F.expr(on).alias("v")).agg(F.count(F.lit(1)).cast("double").alias("c"))
+        expected = complete.groupBy(F.expr(on).alias("v")).agg(F.count(F.lit(1)).cast("double").alias("c"))
     moment = F.lit(0) if over is None else F.expr(over)
-    found = sample.groupBy(moment.alias("moment"), F.expr(on).alias("v")).agg(F.count(F.lit(1)).alias("n"))
-    moments_seen = found.select(F.col("moment").alias("m")).distinct()
+    counts = frame.groupBy(moment.alias("moment"), F.expr(on).alias("v")).agg(F.count(F.lit(1)).alias("n"))
+    instants = counts.select(F.col("moment").alias("m")).distinct()
     # All results up to a moment: the counts of every earlier one, added up.
-    upto = found.join(moments_seen, F.col("moment") <= F.col("m")).groupBy("m", "v").agg(F.sum("n").alias("n"))
-    everything = moments_seen.crossJoin(whole.withColumnRenamed("v", "w"))
+    upto = counts.join(instants, F.col("moment") <= F.col("m")).groupBy("m", "v").agg(F.sum("n").alias("n"))
+    everything = instants.crossJoin(expected.withColumnRenamed("v", "w"))
     both = everything.alias("e").join(
         upto.alias("u"), (F.col("e.m") == F.col("u.m")) & F.col("e.w").eqNullSafe(F.col("u.v")), "left"
     )

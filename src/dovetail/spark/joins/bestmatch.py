@@ -10,10 +10,25 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from dovetail.columns.layout import (
+    CHANGE,
+    GROUP,
+    HAS_ROW,
+    INSTANT,
+    KEY,
+    KEY_HASH,
+    LEFT_ROW,
+    OWNED,
+    RIGHT_ROW,
+    VALUE,
+    columns_of,
+    input_payload,
+)
+from dovetail.families.bestmatch.outputs import METRICS, key_prefix, output_names
 from dovetail.families.bestmatch.router import cut_axes, static_routing
 from dovetail.families.bestmatch.spec import BestSpec
 from dovetail.families.bestmatch.stages import FinishStage, FitStage, RouteStage
-from dovetail.families.bestmatch.stream import METRICS, BestKernel, output_names
+from dovetail.families.bestmatch.stream import BestKernel
 from dovetail.families.bestmatch.stream_recent import RecentKernel
 from dovetail.family import StreamKernel
 from dovetail.plan.bestmatch import BestPlan
@@ -55,7 +70,7 @@ def _task_number() -> int:
 
 
 def _flat(side: Side, plan: BestPlan, at: int) -> DataFrame:
-    """Payload, keys, and the hash of the equality keys where there are any."""
+    """Payload, keys, and the hash of the equality keys if there are any."""
     columns: list[Column] = side.payload_columns()
     columns += key_columns(plan.keys[at])
     if plan.by:
@@ -66,26 +81,26 @@ def _flat(side: Side, plan: BestPlan, at: int) -> DataFrame:
 def _routing(flat: list[DataFrame], plan: BestPlan, blind: bytes) -> Column:
     """Cells cut at quantiles of a sample; without a key or a maximum distance only the number of rows counts."""
     first = len(plan.spec.by)
-    names = [*[f"k{first + at}" for at in cut_axes(plan.spec)], *(["h"] if plan.by else [])]
+    names = [*[f"{KEY}{first + at}" for at in cut_axes(plan.spec)], *([KEY_HASH] if plan.by else [])]
     samples = [sampled(frame, names, side=side) for side, frame in enumerate(flat)]
     return fitted(samples, FitStage(plan.spec, plan.partitions), blind)
 
 
 def _finished(recorder: Recorder, rows: DataFrame, sides: list[Side], plan: BestPlan) -> DataFrame:
-    """What the cells found as the user's rows."""
+    """The results of the cells as the user's rows."""
     spec = plan.spec
     if plan.values:
         rows = _evaluated(rows, sides, plan)
-    if spec.wide and not (plan.values and spec.how != "inner"):
-        # The best of every cell are few, and one task tells the best of all.
+    if spec.wide and (spec.global_best or not plan.values):
+        # The best pairs of every cell are few, and one task finds the best of all.
         finish = FinishStage(spec, grouped=False)
         rows = rows.repartition(1).mapInArrow(arrow_function(finish), rows.schema)
     if spec.wide:
         rows = recorder.finished(rows)
     columns: list[Column] = []
     for at, side in enumerate(sides):
-        columns += side.structs(f"i{at}_", present=F.col(f"p{at}") if spec.keep else None)
-    extra = [F.col(name) for name in ("_change", "_time") if name in rows.columns]
+        columns += side.structs(input_payload(at), present=F.col(f"{HAS_ROW}{at}") if spec.keep else None)
+    extra = [F.col(name) for name in (CHANGE, INSTANT) if name in rows.columns]
     return rows.select(*columns, *extra)
 
 
@@ -93,22 +108,22 @@ def _evaluated(rows: DataFrame, sides: list[Side], plan: BestPlan) -> DataFrame:
     """Candidates with the values that Spark computes, and of them the best of each task."""
     structs: list[Column] = []
     for at, side in enumerate(sides):
-        structs += side.structs(f"i{at}_")
-    # An alias may be called as our own columns are.  No alias contains a #.
-    both = rows.select(*structs, F.struct(*rows.columns).alias("#found"))
-    values = [F.expr(sql).alias(f"e{number}") for number, sql in enumerate(plan.values)]
-    judged = both.select("#found.*", *values)
-    finish = FinishStage(plan.spec, grouped=plan.spec.how != "inner")
-    return judged.mapInArrow(arrow_function(finish), judged.schema)
+        structs += side.structs(input_payload(at))
+    # An alias may have the name of one of our own columns.  No alias contains a #.
+    both = rows.select(*structs, F.struct(*rows.columns).alias("#candidate"))
+    values = [F.expr(sql).alias(f"{VALUE}{number}") for number, sql in enumerate(plan.values)]
+    evaluated = both.select("#candidate.*", *values)
+    finish = FinishStage(plan.spec, grouped=not plan.spec.global_best)
+    return evaluated.mapInArrow(arrow_function(finish), evaluated.schema)
 
 
 def _fields(spec: BestSpec, sides: list[Side], flat: list[DataFrame]) -> list[T.StructField]:
     """What leaves the kernel, with Spark's types."""
     kinds: dict[str, T.DataType] = {
-        "p0": T.BooleanType(), "p1": T.BooleanType(), "o": T.BooleanType(), "_change": T.StringType(),
-        "_time": T.TimestampType(), "g": T.LongType(), "i": T.LongType(), "j": T.LongType(),
+        **dict.fromkeys(columns_of(HAS_ROW, 2), T.BooleanType()), OWNED: T.BooleanType(), CHANGE: T.StringType(),
+        INSTANT: T.TimestampType(), GROUP: T.LongType(), LEFT_ROW: T.LongType(), RIGHT_ROW: T.LongType(),
     }  # fmt: skip
     for at, side in enumerate(sides):
-        kinds |= {f"i{at}_{number}": field.dataType for number, (_, field) in enumerate(side.payload)}
-        kinds |= {f"k{at}_{number}": flat[at].schema[f"k{number}"].dataType for number in range(spec.keys)}
+        kinds |= {f"{input_payload(at)}{number}": field.dataType for number, (_, field) in enumerate(side.payload)}
+        kinds |= {f"{key_prefix(at)}{n}": flat[at].schema[f"{KEY}{n}"].dataType for n in range(spec.keys)}
     return [T.StructField(name, kinds[name]) for name in output_names(spec)]

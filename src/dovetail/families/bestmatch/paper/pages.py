@@ -15,7 +15,6 @@ from __future__ import annotations
 import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -25,9 +24,9 @@ import pyarrow as pa
 from dovetail.columns.segments import concat, pack, unpack
 from dovetail.families.bestmatch.compiled import Index
 from dovetail.families.bestmatch.encode import encode
-from dovetail.families.bestmatch.kernel import Pairs, Work, best, best_of_pairs, united
+from dovetail.families.bestmatch.kernel import Pairs, best, best_of_pairs, distinct_pairs
 from dovetail.families.bestmatch.paper.schedule import crabstep
-from dovetail.families.bestmatch.spec import BestSpec
+from dovetail.families.bestmatch.spec import BestSpec, Counters
 
 BUFFERS = 8
 """Pages that are in memory at a time: one of the left window, the others of the right one."""
@@ -36,6 +35,8 @@ Cells = npt.NDArray[np.int64]
 """Grid cells, one row of coordinates each."""
 
 _FAR = 2**40
+_NUMBER = "row_number"
+"""The column of a page that holds the numbers of its rows."""
 
 
 class Pages:
@@ -90,24 +91,24 @@ def grid_cells(spec: BestSpec, left: pa.RecordBatch, right: pa.RecordBatch) -> t
             values = side.values[:, at]
             if axis.is_float:
                 with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-                    # Wider than the distance by a trifle, so that rounding moves nobody two cells away.
+                    # Slightly wider than the distance, so that rounding moves no row two cells away.
                     scaled = values.view(np.float64) / (float(axis.within) * (1 + 1e-9) or 5e-324)
                 columns.append(np.floor(np.clip(np.nan_to_num(scaled), -_FAR, _FAR)).astype(np.int64))
             else:
                 columns.append(values // max(1, int(axis.within)))
         cells.append(np.stack(columns, axis=1))
-    return [side.places for side in rows], cells
+    return [side.positions for side in rows], cells
 
 
 def materialise(
-    pages: Pages, rows: pa.RecordBatch, places: Index, cells: Cells, *, page_rows: int, memory: int, grid: bool
+    pages: Pages, rows: pa.RecordBatch, positions: Index, cells: Cells, *, page_rows: int, memory: int, grid: bool
 ) -> Materialised:
-    """Write the rows at `places` to pages in grid order, holding `memory` of them at a time."""
+    """Write the rows at `positions` to pages in grid order, holding `memory` of them at a time."""
     runs = []
-    for begin in range(0, places.size, memory):
-        some = cells[begin : begin + memory]
-        order = np.lexsort(some.T[::-1])
-        runs.append((places[begin : begin + memory][order], some[order]))
+    for begin in range(0, positions.size, memory):
+        run_cells = cells[begin : begin + memory]
+        order = np.lexsort(run_cells.T[::-1])
+        runs.append((positions[begin : begin + memory][order], run_cells[order]))
     return _in_cells(pages, rows, runs, page_rows) if grid else _merged(pages, rows, runs, page_rows)
 
 
@@ -142,7 +143,7 @@ def _merged(pages: Pages, rows: pa.RecordBatch, runs: list[tuple[Index, Cells]],
 
 
 def _in_cells(pages: Pages, rows: pa.RecordBatch, runs: list[tuple[Index, Cells]], page_rows: int) -> Materialised:
-    """Rows dealt to the pages of their cells; only the last page of a cell is read and written again."""
+    """Rows appended to the pages of their cells; only the last page of a cell is read and written again."""
     grid: dict[tuple[int, ...], list[tuple[int, int]]] = {}
     for run, cells in runs:
         cuts = np.flatnonzero((np.diff(cells, axis=0) != 0).any(axis=1)) + 1
@@ -160,19 +161,19 @@ def _in_cells(pages: Pages, rows: pa.RecordBatch, runs: list[tuple[Index, Cells]
 def _append(pages: Pages, listed: list[tuple[int, int]], rows: pa.RecordBatch, page_rows: int) -> None:
     if listed and listed[-1][1] < page_rows:
         page, size = listed.pop()
-        room = page_rows - size
+        free = page_rows - size
         listed.append(
-            (pages.write(concat([pages.read(page), rows.slice(0, room)]), page), min(page_rows, size + rows.num_rows))
+            (pages.write(concat([pages.read(page), rows.slice(0, free)]), page), min(page_rows, size + rows.num_rows))
         )
-        rows = rows.slice(min(room, rows.num_rows))
+        rows = rows.slice(min(free, rows.num_rows))
     for begin in range(0, rows.num_rows, page_rows):
         part = rows.slice(begin, page_rows)
         listed.append((pages.write(part), part.num_rows))
 
 
-def _numbered(rows: pa.RecordBatch, places: Index) -> pa.RecordBatch:
+def _numbered(rows: pa.RecordBatch, positions: Index) -> pa.RecordBatch:
     """Rows with their numbers as the last column."""
-    return rows.take(places).append_column("place", pa.array(places))
+    return rows.take(positions).append_column(_NUMBER, pa.array(positions))
 
 
 def spans(left: Materialised, right: Materialised) -> list[tuple[int, int]]:
@@ -180,7 +181,7 @@ def spans(left: Materialised, right: Materialised) -> list[tuple[int, int]]:
     found = []
     reach = 1 if max((abs(x) for cell in left.lasts + right.lasts for x in cell[1:]), default=0) < 10**6 else 2
     for first, last in zip(left.firsts, left.lasts, strict=True):
-        # The first coordinate is the key, and matches itself alone.
+        # The first coordinate is the key, and matches only itself.
         low = (first[0], *(x - reach for x in first[1:]))
         high = (last[0], *(x + reach for x in last[1:]))
         begin = next((at for at, cell in enumerate(right.lasts) if cell >= low), len(right.lasts))
@@ -194,38 +195,39 @@ def join_pages(
     left: pa.RecordBatch,
     right: pa.RecordBatch,
     asked: tuple[Index | None, Index | None],
-    work: Work,
+    counters: Counters,
+    *,
+    memory: int,
 ) -> Pairs:
-    """The best pairs of rows, a pair of pages at a time; what is best so far stays in memory."""
-    assert spec.memory is not None
-    places, cells = grid_cells(spec, left, right)
-    page_rows = max(1, spec.memory // BUFFERS)
+    """The best pairs of rows, a pair of pages at a time, with `memory` rows in buffers; best pairs come on top."""
+    positions, cells = grid_cells(spec, left, right)
+    page_rows = max(1, memory // BUFFERS)
     with tempfile.TemporaryDirectory(prefix="dovetail-") as folder:
         pages = Pages(Path(folder))
         windows = [
-            materialise(pages, side, places[at], cells[at], page_rows=page_rows, memory=spec.memory,
+            materialise(pages, side, positions[at], cells[at], page_rows=page_rows, memory=memory,
                         grid=spec.materialise == "grid")
             for at, side in enumerate((left, right))
         ]  # fmt: skip
-        parts = [_joined_side(spec, side, windows, pages, asked[side], work) for side in spec.answers]
-        work.page_reads += pages.reads
-        work.page_writes += pages.writes
-    return parts[0] if len(parts) == 1 else united(parts)
+        parts = [_joined_side(spec, side, windows, pages, asked[side], counters) for side in spec.answers]
+        counters.page_reads += pages.reads
+        counters.page_writes += pages.writes
+    return parts[0] if len(parts) == 1 else distinct_pairs(parts)
 
 
 def _joined_side(
-    spec: BestSpec, side: int, windows: list[Materialised], pages: Pages, asked: Index | None, work: Work
+    spec: BestSpec, side: int, windows: list[Materialised], pages: Pages, asked: Index | None, counters: Counters
 ) -> Pairs:
     """The best pairs of the rows of one side."""
-    half = replace(spec, how="left" if side == 0 else "right", memory=None)
+    one_sided = spec.of_side(side)
     found: list[tuple[pa.RecordBatch, pa.RecordBatch]] = []
-    for one, other in _scheduled(windows[side], windows[1 - side], pages):
-        batches = (one, other) if side == 0 else (other, one)
-        numbers = one.column("place").to_numpy()
+    for page, other in _scheduled(windows[side], windows[1 - side], pages):
+        batches = (page, other) if side == 0 else (other, page)
+        numbers = page.column(_NUMBER).to_numpy()
         wanted = None if asked is None else np.flatnonzero(np.isin(numbers, asked))
         if wanted is not None and wanted.size == 0:
             continue
-        i, j = best(half, *batches, work, asked=(wanted, None) if side == 0 else (None, wanted))
+        i, j = best(one_sided, *batches, counters, asked=(wanted, None) if side == 0 else (None, wanted))
         if i.size:
             found.append((batches[0].take(i), batches[1].take(j)))
     if not found:
@@ -233,7 +235,7 @@ def _joined_side(
         return none, none
     sides = [concat([pair[at] for pair in found]) for at in (0, 1)]
     rows = [batch.column(batch.num_columns - 1).to_numpy() for batch in sides]
-    kept = best_of_pairs(half, sides[0], sides[1], rows[side], None, work)
+    kept = best_of_pairs(one_sided, sides[0], sides[1], rows[side], None, counters)
     return rows[0][kept], rows[1][kept]
 
 
@@ -247,7 +249,7 @@ def _scheduled(
         if kind == "load R":
             current = pages.read(window.pages[column])
         elif kind == "load S":
-            # Pages of S are wanted in rising order, so the one that came first goes first.
+            # Pages of S are needed in ascending order, so the one loaded first is dropped first.
             held.pop(page, None)
             while len(held) >= BUFFERS - 1:
                 held.popitem(last=False)

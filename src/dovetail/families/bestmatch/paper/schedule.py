@@ -1,13 +1,13 @@
 """In which order pairs of pages are joined, with few buffers and few accesses (section 3.3.2).
 
-Both windows lie on disk in pages, in epsilon-grid order.  A page of R can match one run of consecutive pages of S.
+Both windows are on disk in pages, in epsilon-grid order.  A page of R can match one run of consecutive pages of S.
 One buffer holds the current page of R, the others pages of S.
 
 gallop
-    column by column; a page of S that has to make room is the least recently used one.
+    column by column; the least recently used page of S is replaced.
 crabstep
-    gallop until a page of S has to be loaded and every buffer holds one that is still needed.  Then those stay where
-    they are and the pages of R step past them; after that the run goes on where it was left.
+    gallop until a page of S has to be loaded and every buffer holds one that is still needed.  Then those stay loaded
+    and the pages of R step past them; after that the run continues where it was interrupted.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def gallop(spans: Spans, buffers: int) -> Iterator[Event]:
 
 def crabstep(spans: Spans, buffers: int) -> Iterator[Event]:
     """Accesses and joins, galloping while it lasts and stepping sideways where it would thrash."""
-    # What is left of each column; an end never moves.
+    # The remaining pages of each column; an end never moves.
     begins = [begin for begin, _ in spans]
     ends = [end for _, end in spans]
     held: list[int] = []
@@ -86,7 +86,7 @@ def crabstep(spans: Spans, buffers: int) -> Iterator[Event]:
 
 
 def _dropped(held: list[int], begins: list[int], ends: list[int], column: int) -> bool:
-    """Let go of a page that no column wants any more, if there is one."""
+    """Drop a page that no column needs any more, if there is one."""
     for page in sorted(held):
         if not any(begins[other] <= page < ends[other] for other in range(column, len(begins))):
             held.remove(page)

@@ -1,4 +1,4 @@
-"""Expressions of `least` and `most`: a value of one input, or the sum of one value of each, or anything else."""
+"""Expressions of `least` and `most`: the value of one input, a sum of one value of each input, or anything else."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _OPERATORS = {TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH}
 
 @dataclass(frozen=True)
 class Sum:
-    """``left + right``, each over one input; None where an input has no part in it."""
+    """``left + right``, each over one input; None where the sum has no term of an input."""
 
     left: str | None
     right: str | None
 
 
 def split_sum(items: list[Item], aliases: tuple[str, str]) -> Sum | None:
-    """Take an expression apart into what each input adds to it, or None where it is no such sum.
+    """Split an expression into the term of each input, or give None where it is no such sum.
 
-    Only a plus or a minus outside all brackets divides it, and only if nothing but arithmetic stands beside it.
+    Only a plus or a minus outside all brackets divides it, and only if nothing but arithmetic is next to it.
 
     Examples
     --------
