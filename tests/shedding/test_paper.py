@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.families.shedding.control import Control, WallPace
-from dovetail.families.shedding.learning import Learned
-from dovetail.families.shedding.paper.clock import SECOND, VirtualClock
-from dovetail.families.shedding.paper.workload import Wandering, arrival_times, epsilon_join, maker
+from dovetail.families.shedding.optimizer.statistics import Learned
+from dovetail.families.shedding.paper.clock import SECOND, VirtualClock, paper_throttled
+from dovetail.families.shedding.paper.workload import DriftingStreams, arrival_times, epsilon_join, maker
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest, RandomDrop
-from dovetail.families.shedding.throttle import HEADROOM, LEAST, paper_throttled, throttled
+from dovetail.families.shedding.throttle import HEADROOM, LEAST, throttled
 
 SPEC = epsilon_join(3, window=4 * SECOND, epsilon=4.0)
 SLICES = Slices.of(SPEC.hull, SECOND)
@@ -25,7 +25,7 @@ def clock(shed, capacity, **more):
 
 
 def run(shed, rates, seconds, capacity, *, seed=1, kappas=KAPPAS, lags=LAGS, **more):
-    inputs = Wandering(kappas, lags, rates).made(seconds, seed)
+    inputs = DriftingStreams(kappas, lags, rates).made(seconds, seed)
     return clock(shed, capacity, **more).run(inputs, arrival_times(inputs), seconds)
 
 
@@ -71,8 +71,8 @@ def test_runs_repeat_from_a_seed():
 
 def test_learns_a_lag_that_moves():
     """Where the third stream's lag jumps, the scores of its slices follow."""
-    before = Wandering(KAPPAS, (0.0, 1.0, 3.0), 60.0).made(12.0, 1)
-    after = Wandering(KAPPAS, (0.0, 1.0, 0.5), 60.0).made(24.0, 1)
+    before = DriftingStreams(KAPPAS, (0.0, 1.0, 3.0), 60.0).made(12.0, 1)
+    after = DriftingStreams(KAPPAS, (0.0, 1.0, 0.5), 60.0).made(24.0, 1)
     cut = 12 * SECOND
     inputs = []
     for one, other in zip(before, after, strict=True):

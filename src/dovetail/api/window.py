@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.conditions.forms import Predicate
+from dovetail.conditions.join_kind import How
 from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError
 from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
 from dovetail.families.window.graph import Length, Within, window_graph
-from dovetail.families.window.spec import Algorithm, Approach, How, Options
-from dovetail.plan.window import plan_window, read_delays, wait
+from dovetail.families.window.spec import Algorithm, Approach, Options
+from dovetail.plan.window import plan_window, read_delays, read_times, wait
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -99,22 +100,23 @@ def window_join(
     """
     from dovetail.spark.frames import check_inputs
     from dovetail.spark.joins.theta import theta_facts
-    from dovetail.spark.joins.window import check_times, watermark_delays, window_join_frame
+    from dovetail.spark.joins.window import input_columns, watermark_delays, window_join_frame
 
     if shed is not None and not isinstance(shed, Harvest | RandomDrop):
         raise ArgumentError(f"shed={shed!r}", accepted="dt.Harvest(...), dt.RandomDrop(...) or None")
     frames = check_inputs(inputs)
     options = Options(how, algorithm, approach, partitions)
-    times, numeric = check_times(frames, time)
+    columns = input_columns(frames)
+    times, numeric = read_times(time, columns)
     graph = window_graph(within, tuple(frames), numeric=numeric)
-    columns = {alias: frame.columns for alias, frame in frames.items()}
-    predicate = Predicate("TRUE") if on is None else parse(on, columns)
+    names = {alias: known.names for alias, known in columns.items()}
+    predicate = Predicate("TRUE") if on is None else parse(on, names)
     facts = theta_facts(frames, predicate)
     streams = [alias for alias in frames if alias in facts.streams]
     delays = read_delays(lateness, watermark_delays(frames, times), times, streams, numeric=numeric)
     idle = None if idle_timeout is None else wait(idle_timeout, "idle_timeout", numeric=numeric)
     plan = plan_window(
-        tuple(frames), predicate, facts, options, graph,
+        tuple(frames), predicate, facts, options, graph, columns=columns,
         times=tuple(times.values()), numeric=numeric, delays=delays, idle=idle, shed=shed,
     )  # fmt: skip
     return window_join_frame(frames, plan)

@@ -33,6 +33,11 @@ class JoinKind:
         return _KINDS[how]
 
     @property
+    def inner(self) -> bool:
+        """Whether matching pairs are all that comes out."""
+        return self.pairs and not self.unmatched
+
+    @property
     def pairs(self) -> bool:
         """Whether matching pairs come out; a semi or anti join only asks whether there is one."""
         return self.how not in ("semi", "anti")

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
-from dovetail.columns.layout import Source
+from dovetail.columns.layout import Source, key_source
 from dovetail.conditions.comparison import Key
 from dovetail.conditions.names import quoted
 from dovetail.spark.frames import Side
@@ -23,30 +21,12 @@ def key_columns(keys: Sequence[Key], prefix: str = "k", *, only: str | None = No
     return [F.expr(f"{cast} AS {prefix}{at}") for at, cast in enumerate(casts)]
 
 
-_MOVED = re.compile(r"(?P<column>`.+`)(?: ?(?P<sign>[+-]) ?(?P<number>\d+(?:\.\d*)?|\.\d+))?")
-
-
 def payload_source(side: Side, key: Key) -> Source | None:
-    """Where in the payload a key is, if it is there: a bare column, or a double moved by a number.
-
-    Adding a number to a double gives the same bits in NumPy as in Spark, and saves the way through Arrow.
-    """
-    found = _MOVED.fullmatch(key.sql)
-    if found is None:
-        return None
-    for at, (alias, field) in enumerate(side.payload):
-        if found["column"] == f"{quoted(alias)}.{quoted(field.name)}":
-            if found["number"] is None:
-                return Source(at) if _ddl(field.dataType) == key.ddl else None
-            if key.ddl == "DOUBLE" and isinstance(field.dataType, T.DoubleType):
-                shift = float(found["number"])
-                return Source(at, -shift if found["sign"] == "-" else shift)
-    return None
-
-
-def _ddl(kind: T.DataType) -> str:
-    """A type in the spelling of :class:`KeyType`."""
-    return kind.simpleString().replace("decimal", "DECIMAL").upper()
+    """Where in the payload of a side a key is, if it is there."""
+    payload = [
+        (f"{quoted(alias)}.{quoted(field.name)}", field.dataType.simpleString()) for alias, field in side.payload
+    ]
+    return key_source(payload, key)
 
 
 def hash_column(keys: Sequence[Key], name: str = "h") -> Column:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dovetail.families.shedding.model import Flags, Floats
+from dovetail.families.shedding.optimizer.model import Flags, Floats
 from dovetail.families.window.encode import Index
 
 CRITICAL = 1.959963984540054

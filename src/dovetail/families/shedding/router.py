@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from dovetail.families.shedding.stream import BEGAN, MILLION
+from dovetail.columns.layout import PACKED_AT_HEADER
+from dovetail.families.shedding.stream import MILLION
 from dovetail.families.window.router import WindowRouter
 
 
 @dataclass(frozen=True)
 class SheddingRouter(WindowRouter):
-    """The router of a window join, with a stop watch: workers do not see Spark's own progress reports."""
+    """The router of a window join, which also takes the time: workers do not see Spark's own progress reports."""
 
     began: list[int] = field(default_factory=list, compare=False)
     """When this task saw its first rows, in microseconds; empty before."""
@@ -27,7 +28,7 @@ class SheddingRouter(WindowRouter):
     def ticks(self, top: int) -> list[tuple[int, pa.RecordBatch]]:
         """The news, for every cell."""
         stamp = str(self.began[0] if self.began else int(time.time() * MILLION)).encode()
-        news = super().ticks(top)
         return [
-            (cell, one.replace_schema_metadata({**(one.schema.metadata or {}), BEGAN: stamp})) for cell, one in news
+            (cell, news.replace_schema_metadata({**(news.schema.metadata or {}), PACKED_AT_HEADER: stamp}))
+            for cell, news in super().ticks(top)
         ]

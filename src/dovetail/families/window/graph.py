@@ -15,11 +15,17 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
+from dovetail.conditions.components import components
 from dovetail.conditions.durations import duration
 from dovetail.errors import ArgumentError, listing, unknown_alias
-from dovetail.families.window.rows import Windows
 
+WindowMatrix: TypeAlias = npt.NDArray[np.int64]
+"""Shape (n, n, 2): rows of inputs i and j match only if matrix[i, j, 0] <= t_j - t_i <= matrix[i, j, 1].
+
+The matrix is closed by shortest paths, and matrix[j, i] is matrix[i, j] reversed and negated.
+"""
 Length: TypeAlias = str | timedelta | int
 Bounds = dict[tuple[int, int], tuple[int, int]]
 
@@ -103,7 +109,7 @@ def path(route: str, within: Length | Sequence[Length], *, both_ways: bool = Fal
 
 
 @dataclass(frozen=True)
-class Graph:
+class WindowGraph:
     """The windows of a join: what was given, in units of time, and each alternative's closed matrix."""
 
     aliases: tuple[str, ...]
@@ -112,18 +118,18 @@ class Graph:
     closed: tuple[tuple[tuple[tuple[int, int], ...], ...], ...]
 
     @property
-    def alternatives(self) -> Windows:
+    def alternatives(self) -> WindowMatrix:
         """Shape (alternatives, n, n, 2)."""
         return np.array(self.closed, dtype=np.int64)
 
     @property
-    def hull(self) -> Windows:
+    def hull(self) -> WindowMatrix:
         """Shape (n, n, 2): what every match of any alternative satisfies."""
         every = self.alternatives
         return np.stack([every[..., 0].min(axis=0), every[..., 1].max(axis=0)], axis=-1)
 
 
-def window_graph(within: Within, aliases: Sequence[str], *, numeric: bool = False) -> Graph:
+def window_graph(within: Within, aliases: Sequence[str], *, numeric: bool = False) -> WindowGraph:
     """Read ``within=`` and close it.
 
     Parameters
@@ -153,7 +159,7 @@ def window_graph(within: Within, aliases: Sequence[str], *, numeric: bool = Fals
         alternatives = [{(i, j): (-reach, reach) for i in size for j in size if i < j}]
     _check_connected(alternatives[0], aliases)
     closed = tuple(_closed(bounds, aliases) for bounds in alternatives)
-    return Graph(tuple(aliases), tuple(tuple(sorted(bounds.items())) for bounds in alternatives), closed)
+    return WindowGraph(tuple(aliases), tuple(tuple(sorted(bounds.items())) for bounds in alternatives), closed)
 
 
 def _path_bounds(given: Path, aliases: Sequence[str], numeric: bool) -> list[Bounds]:
@@ -236,14 +242,9 @@ def _checked(length: int, given: str) -> int:
 
 
 def _check_connected(bounds: Bounds, aliases: Sequence[str]) -> None:
-    parts = [{at} for at in range(len(aliases))]
-    for i, j in bounds:
-        one, other = (next(part for part in parts if at in part) for at in (i, j))
-        if one is not other:
-            parts.remove(other)
-            one |= other
+    parts = components([*((side,) for side in range(len(aliases))), *bounds])
     if len(parts) > 1:
-        named = "; ".join("{" + listing(aliases[at] for at in part) + "}" for part in parts)
+        named = "; ".join("{" + listing(aliases[side] for side in sorted(part)) + "}" for part in parts)
         raise ArgumentError(
             f"the windows leave the inputs in {len(parts)} parts that no window connects: {named}",
             accepted="windows that connect all inputs, directly or through others",

@@ -14,17 +14,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dovetail.columns.layout import MAX_TIME_HEADER
 from dovetail.families.shedding.control import Control
 from dovetail.families.shedding.recall import Missed
 from dovetail.families.shedding.stream import SheddingKernel
-from dovetail.families.shedding.throttle import throttled
-from dovetail.families.window.stream import TOP
+from dovetail.families.shedding.throttle import LEAST, throttled
 
 SECOND = 1_000_000
 ROOM = 0.97
 """The part of its time that the join plans to be busy."""
 
 Rule = Callable[[float, float, float], float]
+
+
+def paper_throttled(z: float, beta: float, boost: float) -> float:
+    """The paper's rule: the boost factor in full whenever beta is not below 1."""
+    return max(LEAST, z * beta) if beta < 1 else min(1.0, z * boost)
 
 
 @dataclass
@@ -160,7 +165,7 @@ class VirtualClock:
             if part.num_rows:
                 kernel.push(side, part)
                 top = part.column(kernel.spec.times[side])[-1].as_py()
-                kernel.push(side, part.slice(0, 0).replace_schema_metadata({TOP: str(top)}))
+                kernel.push(side, part.slice(0, 0).replace_schema_metadata({MAX_TIME_HEADER: str(top)}))
         for batch in kernel.results():
             if take is not None:
                 take(batch)

@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import ArgumentError, choice
+from dovetail.families.window.graph import WindowMatrix
 from dovetail.families.window.paper.compiled import (
     COUNTERS,
     EVICTED,
@@ -42,8 +43,8 @@ from dovetail.families.window.paper.compiled import (
     insert_held,
     probe,
 )
+from dovetail.families.window.paper.inputs import Condition, Side
 from dovetail.families.window.paper.merge import merge
-from dovetail.families.window.rows import Condition, Side, Windows
 
 ALGORITHMS = ("nested", "hash", "merge")
 APPROACHES = ("global", "local", "path")
@@ -56,7 +57,7 @@ def find(
     approach: str,
     sides: Sequence[Side],
     conditions: Sequence[Condition],
-    windows: Windows,
+    windows: WindowMatrix,
     order: npt.NDArray[np.int32],
     held: Index,
 ) -> tuple[list[Index], dict[str, int]]:
@@ -137,7 +138,7 @@ class Operator:
         approach: str,
         sides: Sequence[Side],
         conditions: Sequence[Condition],
-        windows: Windows,
+        windows: WindowMatrix,
         order: npt.NDArray[np.int32],
         held: Index,
         *,
@@ -227,7 +228,7 @@ class Operator:
         return arrived - int(self._counted[EVICTED])
 
 
-def limits(algorithm: str, approach: str, windows: Windows) -> Limits:
+def limits(algorithm: str, approach: str, windows: WindowMatrix) -> Limits:
     """The filter that an approach makes of the windows, and whether a refinement has to follow it.
 
     Examples

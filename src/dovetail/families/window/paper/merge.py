@@ -33,9 +33,9 @@ from dovetail.families.window.paper.compiled import (
     REFUSED,
     RESULTS,
     WINDOW,
-    Found,
     Index,
     Limits,
+    Matches,
     Rows,
     agrees,
     grown,
@@ -62,7 +62,7 @@ def merge(
     filled: int,
     keep: bool,
     counters: Index,
-) -> Found:  # pragma: no cover
+) -> Matches:  # pragma: no cover
     """MW-join: take the rows of sequence[begin:end], which come in the order of time.
 
     Each input has two queues, 2j for the rows held from before and 2j + 1 for the new ones; `sequence` names the queue

@@ -13,23 +13,15 @@ The paper's Figure 5 has slips that are put right here:  EVAL bounds the cost by
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from dovetail.columns.numba_cache import njit
 from dovetail.errors import choice
-from dovetail.families.shedding.model import Flags, Floats, Ints, Model, direction, evaluated, priced
-
-Metric = Literal["output", "output per cost", "delta"]
-Method = Literal["double-sided", "greedy", "reverse", "exhaustive"]
+from dovetail.families.shedding.optimizer.model import Flags, Floats, Ints, Model, direction, evaluated, priced
+from dovetail.families.shedding.spec import METHODS, METRICS, Method, Metric
 
 ROUNDS = 12
 """Rounds of refinement at most; two or three are usual."""
-
-METRICS: tuple[Metric, ...] = ("output", "output per cost", "delta")
-"""Best Output, Best Output Per Cost, and Best Delta Output Per Delta Cost."""
-METHODS: tuple[Method, ...] = ("double-sided", "greedy", "reverse", "exhaustive")
 
 
 def harvest_counts(
@@ -50,7 +42,7 @@ def harvest_counts(
 
     Examples
     --------
-    >>> from dovetail.families.shedding.model import build_model
+    >>> from dovetail.families.shedding.optimizer.model import build_model
     >>> orders, rows = np.array([[1], [0]]), np.full((2, 2, 4), 10.0)
     >>> scores = np.tile([0.1, 0.6, 0.2, 0.1], (2, 2, 1))
     >>> model = build_model([5.0, 5.0], orders, rows, scores, np.array([[4.0], [1.0]]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.families.shedding.model import Floats, Ints
+from dovetail.families.shedding.optimizer.model import Floats, Ints
 
 CLEARLY = 0.3
 """A selectivity is lower than another if it is so much of it at most.

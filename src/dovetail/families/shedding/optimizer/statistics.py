@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
-from dovetail.families.shedding.model import Costs, Flags, Floats, Ints, Model, build_model
-from dovetail.families.shedding.ordering import join_orders
+from dovetail.families.shedding.optimizer.model import Costs, Flags, Floats, Ints, Model, build_model
+from dovetail.families.shedding.optimizer.orders import join_orders
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.window.encode import Index
 from dovetail.families.window.spec import WindowJoinSpec
@@ -29,7 +26,7 @@ DOUBT = 0.05
 
 @dataclass
 class Learned:
-    """Fading sums.  Inputs are numbered; i looks, l is looked at, j is a place in the join order, k a slice."""
+    """Fading sums.  Inputs are numbered; i looks, l is looked at, j is a position in the join order, k a slice."""
 
     pairs: Floats
     """(m, m, n): matches of direction i with their row of l in slice k."""
@@ -61,11 +58,11 @@ class Learned:
 
     def fade(self, part: float) -> None:
         """Keep a part of everything."""
-        for one in fields(self):
-            getattr(self, one.name)[...] *= part
+        for sums in fields(self):
+            getattr(self, sums.name)[...] *= part
 
-    def forget_places(self, direction: int) -> None:
-        """A new join order: what was known of the places of the old one does not hold."""
+    def forget_positions(self, direction: int) -> None:
+        """A new join order: what was known of the positions in the old one does not hold."""
         for sums in (self.reach, self.looked, self.found):
             sums[direction] = 0.0
 
@@ -147,7 +144,7 @@ class Learned:
             Rows that drive each direction and (m, m, n) rows that one of them has before it: those of a moment, or
             as they were of late.
         known
-            The join orders in use, where `orders` are others: what is known of places holds for these only.
+            The join orders in use, where `orders` are others: what is known of positions holds for these only.
         """
         if not (self.drivers > 0).any() or not (self.reach.sum(axis=1) > 0).any():
             return None
@@ -156,17 +153,17 @@ class Learned:
         rows = self.rows / seen[:, None, None] if rows is None else rows
         rates = self.pace if rates is None else rates
         windows = rows.sum(axis=2)
-        at_place = np.take_along_axis(windows, orders, axis=1)
+        at_position = np.take_along_axis(windows, orders, axis=1)
         reach = np.maximum(self.reach, 1e-9)
-        seen_there = self.reach > 0
+        observed = self.reach > 0
         if known is not None:
-            seen_there &= (orders == known).all(axis=1)[:, None]
-        narrowed = np.where(seen_there, self.looked / reach, 1.0)
-        part = np.where(seen_there, self.found / reach, np.take_along_axis(self.selectivity(), orders, axis=1))
+            observed &= (orders == known).all(axis=1)[:, None]
+        narrowed = np.where(observed, self.looked / reach, 1.0)
+        part = np.where(observed, self.found / reach, np.take_along_axis(self.selectivity(), orders, axis=1))
         scores = self.scores(slices, histograms, rows)
         sizes = slices.counts
         return build_model(
-            np.maximum(rates, 1e-9), orders, rows, scores, part * at_place,
+            np.maximum(rates, 1e-9), orders, rows, scores, part * at_position,
             narrowed=narrowed.reshape(m, m - 1), sizes=sizes, costs=costs,
         )  # fmt: skip
 
@@ -200,24 +197,3 @@ def _bucket(slices: Slices, side: int, ages: Index) -> Index:
 def _middles(slices: Slices, side: int) -> Floats:
     fine = _fine(slices)
     return np.asarray(int(slices.youngest[side, 0]) + (np.arange(_buckets(slices)) + 0.5) * fine - 0.5)
-
-
-def to_batch(arrays: Mapping[str, npt.NDArray[Any]]) -> pa.RecordBatch:
-    """Arrays of numbers as a segment of state."""
-    return pa.RecordBatch.from_pydict(
-        {
-            "name": list(arrays),
-            "shape": [list(array.shape) for array in arrays.values()],
-            "values": [np.asarray(array, dtype=np.float64).ravel() for array in arrays.values()],
-        },
-        schema=pa.schema([("name", pa.string()), ("shape", pa.list_(pa.int64())), ("values", pa.list_(pa.float64()))]),
-    )
-
-
-def from_batch(batch: pa.RecordBatch) -> dict[str, Floats]:
-    """The arrays of a segment of state."""
-    found = {}
-    for name, shape, values in zip(*(batch.column(at) for at in range(3)), strict=True):
-        array = values.values.to_numpy(zero_copy_only=False).astype(np.float64)
-        found[name.as_py()] = array.reshape(shape.as_py()).copy()
-    return found
