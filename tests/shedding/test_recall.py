@@ -96,10 +96,10 @@ def test_dropping_estimates_what_is_left():
 
 def test_nobody_looked():
     """Without a shredded row the interval says that nothing is known, unless harvesting looks everywhere."""
-    low, high = missed_interval(missed_matches(Sample.of([]), 0, 0.1, 0.5, whole=False))
+    low, high = missed_interval(missed_matches(Sample.of([]), 0, 0.1, 0.5, everywhere=False))
     assert low == 0.0
     assert high > 10
-    assert missed_matches(Sample.of([]), 0, 0.1, 1.0, whole=True) == Missed()
+    assert missed_matches(Sample.of([]), 0, 0.1, 1.0, everywhere=True) == Missed()
 
 
 def test_intervals():

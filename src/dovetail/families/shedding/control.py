@@ -23,7 +23,7 @@ from dovetail.families.shedding.throttle import UNIT, Expected, TimeModel, load,
 
 SEGMENT = "shedding"
 ENOUGH = 2e6
-"""Comparisons from which on plans can be held against what was done."""
+"""Comparisons from which on a plan can be compared with what was done."""
 AROUND = 1.0
 """Seconds that a micro-batch takes before its rows are packed and after its cells are done, as long as no measure
 of it is better.
@@ -84,17 +84,17 @@ class Control:
         control = cls.new(slices)
         if SEGMENT not in state:
             return control
-        found = _from_batch(state[SEGMENT])
-        control.z, control.call, control.since = float(found["z"]), int(found["call"]), float(found["since"])
-        control.keep, control.held = found["keep"], found["held"]
-        control.wall = WallClock(*found["wall"].tolist())
-        control.timing = TimeModel(found["watch"], found["doubt"])
-        if found["selected"].shape == control.selected.shape:
-            control.selected = found["selected"] > 0
-            control.orders = found["orders"].astype(np.int64)
+        arrays = _from_batch(state[SEGMENT])
+        control.z, control.call, control.since = float(arrays["z"]), int(arrays["call"]), float(arrays["since"])
+        control.keep, control.held = arrays["keep"], arrays["held"]
+        control.wall = WallClock(*arrays["wall"].tolist())
+        control.timing = TimeModel(arrays["watch"], arrays["doubt"])
+        if arrays["selected"].shape == control.selected.shape:
+            control.selected = arrays["selected"] > 0
+            control.orders = arrays["orders"].astype(np.int64)
             names = [sums.name for sums in fields(Learned)]
-            if all(found[name].shape == getattr(control.learned, name).shape for name in names):
-                control.learned = Learned(**{name: found[name] for name in names})
+            if all(arrays[name].shape == getattr(control.learned, name).shape for name in names):
+                control.learned = Learned(**{name: arrays[name] for name in names})
         return control
 
     def batch(self) -> pa.RecordBatch:
@@ -158,7 +158,7 @@ class WallPace:
         wall = control.wall
         control.timing.see(wall.done, wall.joined)
         if wall.planned > ENOUGH:
-            # More at once, less by and by, as with the rest below: an overrun hurts, a cautious plan hardly.
+            # Up at once, down gradually, as with the rest below: an overrun hurts, a cautious plan hardly.
             off = wall.done / wall.planned
             wall.off = min(4.0, max(0.25, off, (wall.off + off) / 2))
         gap = max(0.0, began - wall.ended)
@@ -166,7 +166,7 @@ class WallPace:
         beyond = target is not None and wall.ended - wall.began + wall.around > target
         wall.around = gap if beyond else min(AROUND, SLOWLY * wall.around, gap)
         rest = max(0.0, wall.ended - wall.began - wall.joined)
-        # Longer at once, shorter by and by.
+        # Up at once, down gradually.
         wall.rest = max(rest, (wall.rest + rest) / 2)
 
     def done(self, control: Control, joined: float, done: float) -> None:
@@ -190,8 +190,8 @@ def _to_batch(arrays: Mapping[str, npt.NDArray[Any]]) -> pa.RecordBatch:
 
 def _from_batch(batch: pa.RecordBatch) -> dict[str, Floats]:
     """The arrays of a segment of state."""
-    found = {}
+    arrays = {}
     for name, shape, values in zip(*(batch.column(at) for at in range(3)), strict=True):
         array = values.values.to_numpy(zero_copy_only=False).astype(np.float64)
-        found[name.as_py()] = array.reshape(shape.as_py()).copy()
-    return found
+        arrays[name.as_py()] = array.reshape(shape.as_py()).copy()
+    return arrays

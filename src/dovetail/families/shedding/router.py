@@ -1,4 +1,4 @@
-"""Where rows go: as in a window join; the news of how far an input has come also says when its packing began."""
+"""Where rows go: as in a window join; what says how far an input has come also says when its packing began."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ class SheddingRouter(WindowRouter):
         return super().parts(block)
 
     def ticks(self, top: int) -> list[tuple[int, pa.RecordBatch]]:
-        """The news, for every cell."""
+        """A segment without rows for every cell, with the time at which packing began."""
         stamp = str(self.began[0] if self.began else int(time.time() * MILLION)).encode()
         return [
-            (cell, news.replace_schema_metadata({**(news.schema.metadata or {}), PACKED_AT_HEADER: stamp}))
-            for cell, news in super().ticks(top)
+            (cell, header.replace_schema_metadata({**(header.schema.metadata or {}), PACKED_AT_HEADER: stamp}))
+            for cell, header in super().ticks(top)
         ]

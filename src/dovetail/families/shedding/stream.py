@@ -62,7 +62,7 @@ def slice_metrics(aliases: Sequence[str], slices: Slices) -> dict[tuple[int, int
 
 @dataclass
 class SheddingKernel(WindowJoinKernel):
-    """What harvesting and dropping share: the throttle, the join orders and the books."""
+    """What harvesting and dropping share: the throttle, the join orders and the accounting."""
 
     shed: Shed = field(default_factory=Harvest)
     slices: Slices | None = None
@@ -88,7 +88,7 @@ class SheddingKernel(WindowJoinKernel):
         self._random = np.random.default_rng([self.shed.seed, self.control.call])
 
     def push(self, side: int, rows: pa.RecordBatch) -> None:
-        """Take in new rows, or the news of how far an input has come and when its packing began."""
+        """Take in new rows, or a header that says how far an input has come and when its packing began."""
         metadata = rows.schema.metadata or {}
         if PACKED_AT_HEADER in metadata:
             began = int(metadata[PACKED_AT_HEADER])
@@ -104,9 +104,8 @@ class SheddingKernel(WindowJoinKernel):
             self._pace.done(control, self.joined, self.effort)
         self.counters["throttle"] = round(control.z * MILLION)
         self.counters["work"] = round(self.work)
-        names = ("missed", "missed_variance", "missed_event")
         values = (self.missed.total, self.missed.variance, self.missed.event)
-        self.counters |= {name: min(round(value), 1 << 60) for name, value in zip(names, values, strict=True)}
+        self.counters |= {name: min(round(value), 1 << 60) for name, value in zip(RECALL, values, strict=True)}
         changes.stored[SEGMENT] = control.batch()
         return changes
 
@@ -134,9 +133,9 @@ class SheddingKernel(WindowJoinKernel):
         rates, rows = np.zeros(len(self.spec.aliases)), np.zeros_like(learned.rows)
         for turn, inputs, _ in turns:
             rates[turn] = inputs[turn].size / control.keep[turn]
-            for side, rows_of in enumerate(inputs):
+            for side, looked_up in enumerate(inputs):
                 if side != turn:
-                    counts = slice_rows(self._slices, turn, side, inputs[turn].times, rows_of)
+                    counts = slice_rows(self._slices, turn, side, inputs[turn].times, looked_up)
                     rows[turn, side] = counts / inputs[turn].size / control.held[side]
         model = learned.model(self._slices, control.orders, "pair", INDEXED, rates=rates, rows=rows)
         if len(turns) == rates.size:
@@ -176,7 +175,7 @@ class SheddingKernel(WindowJoinKernel):
         sides = tuple(int(side) for side in order)
         return kind(self.spec, inputs, driver=turn, order=sides, scan=self._scan, **more)  # type: ignore[arg-type]
 
-    def _booked(self, search: HarvestSearch) -> None:
+    def _count_work(self, search: HarvestSearch) -> None:
         """Count the work of a search."""
         self.counters["comparisons"] += search.compared
         self.work += search.work(self.costs)
@@ -190,9 +189,9 @@ class SheddingKernel(WindowJoinKernel):
         times = inputs[turn].times[rows]
         learned.drivers[turn] += rows.size
         windows = np.zeros(len(inputs))
-        for side, rows_of in enumerate(inputs):
+        for side, looked_up in enumerate(inputs):
             if side != turn:
-                counts = slice_rows(slices, turn, side, times, rows_of)
+                counts = slice_rows(slices, turn, side, times, looked_up)
                 learned.rows[turn, side] += counts / self.control.held[side]
                 windows[side] = counts.sum() / max(rows.size, 1)
         first = search.order[0]
@@ -266,29 +265,31 @@ class HarvestKernel(SheddingKernel):
         search = self._search(turn, inputs, self.control.orders[turn], spans=spans)
         for matches in search.matches(turn, rows):
             yield inputs, matches
-        self._booked(search)
+        self._count_work(search)
 
     def _shredded(
         self, turn: int, inputs: list[IndexedInput], rows: Index, size: int
     ) -> Iterator[tuple[list[IndexedInput], PartialMatches]]:
-        part = min(1.0, self.control.z)
-        whole = bool(self.control.selected[turn][self._slices.everything()[turn]].all())
+        part, fraction = min(1.0, self.control.z), self._harvest.sample_fraction
+        everywhere = bool(self.control.selected[turn][self._slices.everything()[turn]].all())
         if rows.size == 0:
-            self.missed += missed_matches(Sample.of([]), 0, self._harvest.sample_fraction, part, whole=whole)
+            self.missed += missed_matches(Sample.of([]), 0, fraction, part, everywhere=everywhere)
             return
         order, usual = self._order_to_try(turn)
         inputs, weights = self._evicted.appended(inputs, turn)
         search = self._search(turn, inputs, order, part=part, random=self._random)
-        found = []
+        sampled = []
         for matches in search.matches(turn, rows):
             weight, source = match_weights(inputs, weights, matches)
-            found.append((matches[turn], self._would_harvest(turn, inputs, matches) & (source < 0), weight, source))
+            sampled.append((matches[turn], self._would_harvest(turn, inputs, matches) & (source < 0), weight, source))
             times = {side: inputs[side].times[matches[side]] for side in self.spec.sides}
             self.control.learned.see_matches(self._slices, turn, times, weight / part)
             yield inputs, matches
-        self._booked(search)
+        self._count_work(search)
         self._learn(turn, inputs, rows, search, part, usual)
-        self.missed += missed_matches(Sample.of(found), rows.size, self._harvest.sample_fraction, part, whole=whole)
+        self.missed += missed_matches(
+            Sample.of(sampled), rows.size, self._harvest.sample_fraction, part, everywhere=everywhere
+        )
         looked = search.looked[0] + search.looked[1:].sum() / part + self.costs.probe * search.probes.sum() / part
         self.counters["work_full"] += round((looked + self.costs.emit * search.found.sum() / part) * size / rows.size)
 

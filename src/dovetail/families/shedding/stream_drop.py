@@ -81,7 +81,7 @@ class DropKernel(SheddingKernel):
             for matches in search.matches(turn, rows):
                 self.missed += dropped_matches(matches, keep)
                 yield inputs, matches
-            self._booked(search)
+            self._count_work(search)
             self.counters["work_full"] += round(search.compared / chance)
             self._learn(turn, inputs, rows, search, 1.0, known)
 

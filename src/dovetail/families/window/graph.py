@@ -54,12 +54,31 @@ class Path:
     both_ways: bool = False
 
 
-Window: TypeAlias = Length | After | tuple[Length, Length]
-Within: TypeAlias = Length | Mapping[tuple[str, str], Window] | Path
+PairWindow: TypeAlias = Length | After | tuple[Length, Length]
+Within: TypeAlias = Length | Mapping[tuple[str, str], PairWindow] | Path
 
 
 def after(length: Length) -> After:
     """A window in one direction: the second input's row comes no earlier, and at most `length` later.
+
+    Parameters
+    ----------
+    length : str, timedelta or int
+        The length of the window, such as ``"5 seconds"``; a number for numeric times.
+
+    Returns
+    -------
+    After
+        A value for a pair in ``within=`` of :func:`dovetail.window_join`.
+
+    Raises
+    ------
+    ArgumentError
+        If `length` is not a length.
+
+    See Also
+    --------
+    path : Windows along a path of inputs.
 
     Examples
     --------
@@ -76,12 +95,26 @@ def path(route: str, within: Length | Sequence[Length], *, both_ways: bool = Fal
 
     Parameters
     ----------
-    route
+    route : str
         The aliases in order, such as ``"A -> B -> C"``.
-    within
+    within : str, timedelta, int or sequence of these
         One length for every hop, or a sequence with one for each.
-    both_ways
-        Whether the way back counts, too: the path in either direction, a result that fits both only once.
+    both_ways : bool, default False
+        Whether the way back counts, too: the path in either direction.  A result that fits both comes out once.
+
+    Returns
+    -------
+    Path
+        A value for ``within=`` of :func:`dovetail.window_join`.
+
+    Raises
+    ------
+    ArgumentError
+        If the path is too short, passes an input twice, or has another number of hops than of lengths.
+
+    See Also
+    --------
+    after : A window in one direction.
 
     Examples
     --------
@@ -125,8 +158,8 @@ class WindowGraph:
     @property
     def hull(self) -> WindowMatrix:
         """Shape (n, n, 2): what every match of any alternative satisfies."""
-        every = self.alternatives
-        return np.stack([every[..., 0].min(axis=0), every[..., 1].max(axis=0)], axis=-1)
+        matrices = self.alternatives
+        return np.stack([matrices[..., 0].min(axis=0), matrices[..., 1].max(axis=0)], axis=-1)
 
 
 def window_graph(within: Within, aliases: Sequence[str], *, numeric: bool = False) -> WindowGraph:
@@ -175,7 +208,7 @@ def _path_bounds(given: Path, aliases: Sequence[str], numeric: bool) -> list[Bou
     return [forth, {hop: (-far, 0) for hop, far in hops}] if given.both_ways else [forth]
 
 
-def _pair_bounds(given: Mapping[tuple[str, str], Window], aliases: Sequence[str], numeric: bool) -> Bounds:
+def _pair_bounds(given: Mapping[tuple[str, str], PairWindow], aliases: Sequence[str], numeric: bool) -> Bounds:
     bounds: Bounds = {}
     for pair, window in given.items():
         if not isinstance(pair, tuple) or len(pair) != 2 or pair[0] == pair[1]:
@@ -195,7 +228,7 @@ def _pair_bounds(given: Mapping[tuple[str, str], Window], aliases: Sequence[str]
     return bounds
 
 
-def _window(window: Window, numeric: bool, pair: tuple[str, str]) -> tuple[int, int]:
+def _window(window: PairWindow, numeric: bool, pair: tuple[str, str]) -> tuple[int, int]:
     what = f"within[{pair!r}]"
     if isinstance(window, After):
         low, high = 0, _length(window.length, numeric, what)

@@ -40,7 +40,7 @@ WIDE = 16
 
 @dataclass(frozen=True)
 class WindowRouter:
-    """Rows of one input -> parts, each with the number of its cell; and how far the input has come."""
+    """Divides the rows of one input among cells, and tells all cells how far the input has come."""
 
     spec: WindowJoinSpec
     side: int
@@ -78,11 +78,11 @@ class WindowRouter:
         return int(times.max()) if times.size else None
 
     def ticks(self, top: int) -> list[tuple[int, pa.RecordBatch]]:
-        """The news, for every cell, that the input has come so far."""
-        news = pa.RecordBatch.from_pydict({"top": pa.array([], pa.int64())}).replace_schema_metadata(
+        """A segment without rows for every cell, which says how far the input has come."""
+        header = pa.RecordBatch.from_pydict({"top": pa.array([], pa.int64())}).replace_schema_metadata(
             {MAX_TIME_HEADER: str(top)}
         )
-        return [(number, news) for number in self.spec.numbers]
+        return [(number, header) for number in self.spec.numbers]
 
     def _slices(self, grid: Grid, rows: pa.RecordBatch) -> tuple[Index, Index]:
         """Row numbers, repeated for every slice that the row belongs to, and the slices."""

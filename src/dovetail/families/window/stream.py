@@ -82,7 +82,7 @@ class WindowJoinKernel:
         self._ended = False
 
     def push(self, side: int, rows: pa.RecordBatch) -> None:
-        """Take in new rows, or the news of how far an input has come."""
+        """Take in new rows, or a header that says how far an input has come."""
         metadata = rows.schema.metadata or {}
         if MAX_TIME_HEADER in metadata:
             self._advance(side, int(metadata[MAX_TIME_HEADER]))

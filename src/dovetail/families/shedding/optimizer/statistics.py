@@ -21,7 +21,7 @@ from dovetail.families.window.spec import WindowJoinSpec
 FINE = 4
 """Buckets of a histogram in a slice."""
 DOUBT = 0.05
-"""The part of a score that goes by rows alone: a slice without a match so far is not without hope."""
+"""The part of a score that goes by rows alone: a slice without a match so far may still have one."""
 
 
 @dataclass
@@ -82,11 +82,11 @@ class Learned:
     def scores(self, slices: Slices, histograms: str, rows: Floats | None = None) -> Floats:
         """(m, m, n): the probability of each slice, the paper's p, up to a factor; for rows as they are, or of late."""
         rows = self.rows if rows is None else rows
-        found = self.pairs.copy() if histograms == "pair" else self._convolved(slices, rows)
+        matches = self.pairs.copy() if histograms == "pair" else self._convolved(slices, rows)
         rows = np.where(slices.everything(), np.maximum(rows, 1e-9), 0.0)
         flat = rows / rows.sum(axis=2, keepdims=True).clip(1e-300)
-        total = found.sum(axis=2, keepdims=True)
-        known = np.where(total > 0, found / np.where(total > 0, total, 1.0), flat)
+        total = matches.sum(axis=2, keepdims=True)
+        known = np.where(total > 0, matches / np.where(total > 0, total, 1.0), flat)
         return np.asarray((1 - DOUBT) * known + DOUBT * flat)
 
     def _convolved(self, slices: Slices, rows: Floats) -> Floats:
@@ -96,7 +96,7 @@ class Learned:
         slice scores by how full it is for the direction.  In the paper all slices of the past are full.
         """
         m = self.drivers.size
-        found = np.zeros_like(self.pairs)
+        matches = np.zeros_like(self.pairs)
         middles = [_middles(slices, side) for side in range(m)]
         for i in range(m):
             for l in range(m):  # noqa: E741
@@ -108,9 +108,9 @@ class Learned:
                 ages = mine[1][:, None] - other[1][None, :]
                 inside = (mass > 0) & (ages >= slices.youngest[i, l]) & (ages <= slices.oldest[i, l])
                 number = slices.number(i, l, np.floor(ages[inside]).astype(np.int64))
-                found[i, l] = np.bincount(number, weights=mass[inside], minlength=slices.most)
+                matches[i, l] = np.bincount(number, weights=mass[inside], minlength=slices.most)
         fullest = rows.max(axis=2, keepdims=True)
-        return np.asarray(found * rows / np.where(fullest > 0, fullest, 1.0))
+        return np.asarray(matches * rows / np.where(fullest > 0, fullest, 1.0))
 
     # ----------------------------------------------------------------------------------------------------------
 
@@ -176,8 +176,8 @@ def links(spec: WindowJoinSpec) -> Flags:
         linked[:] = True
     pairs = [equality.sides for equality in spec.equalities]
     pairs += [(comparison.point_side, comparison.box_side) for comparison in spec.comparisons]
-    for one, other in pairs:
-        linked[one, other] = linked[other, one] = True
+    for i, j in pairs:
+        linked[i, j] = linked[j, i] = True
     return linked
 
 

@@ -68,7 +68,7 @@ class Run:
 
     def total(self, name: str, begin: float = 0.0, end: float = np.inf) -> float:
         """A sum over the services that began in a span of time."""
-        return float(sum(getattr(one, name) for one in self.served if begin <= one.began < end))
+        return float(sum(getattr(service, name) for service in self.served if begin <= service.began < end))
 
     def rate(self, name: str, begin: float, end: float) -> float:
         """The same for each second."""
@@ -76,7 +76,7 @@ class Run:
 
     def throttle(self, at: float) -> float:
         """The throttle at a time."""
-        return next((one.z for one in reversed(self.served) if one.began <= at), 1.0)
+        return next((service.z for service in reversed(self.served) if service.began <= at), 1.0)
 
 
 @dataclass
@@ -129,11 +129,11 @@ class VirtualClock:
         while now < until:
             parts, came, lost = [], 0, 0
             for side, times in enumerate(arrivals):
-                there = int(np.searchsorted(times, now, side="right"))
-                kept = min(there - heads[side], int(self.buffer))
+                arrived = int(np.searchsorted(times, now, side="right"))
+                kept = min(arrived - heads[side], int(self.buffer))
                 parts.append(inputs[side].slice(heads[side], kept))
-                came, lost = came + there - heads[side], lost + there - heads[side] - kept
-                heads[side] = there
+                came, lost = came + arrived - heads[side], lost + arrived - heads[side] - kept
+                heads[side] = arrived
             kernel = self._call(pace, state, parts, take)
             ended = now + kernel.work / self.capacity
             rows = sum(part.num_rows for part in parts)

@@ -1,4 +1,4 @@
-"""The paper's workload (section 6.2): streams whose values wander, and the join of values that are near each other."""
+"""The paper's workload (section 6.2): streams whose values drift, and the join of values that are near each other."""
 
 from __future__ import annotations
 

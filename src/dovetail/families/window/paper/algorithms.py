@@ -245,8 +245,8 @@ def limits(algorithm: str, approach: str, windows: WindowMatrix) -> Limits:
     if approach == "path":
         if algorithm == "merge":
             raise ArgumentError("approach='path' with algorithm='merge'", accepted="algorithm 'nested' or 'hash'")
-        beside = np.abs(np.subtract.outer(np.arange(n), np.arange(n))) == 1
-        low, high = np.where(beside, hull_low, LOWEST), np.where(beside, hull_high, HIGHEST)
+        neighbours = np.abs(np.subtract.outer(np.arange(n), np.arange(n))) == 1
+        low, high = np.where(neighbours, hull_low, LOWEST), np.where(neighbours, hull_high, HIGHEST)
         reach = np.where(others, hull_high, LOWEST).max(axis=1)
         return Limits(low, high, reach, exact, exact.shape[0] > 1 or not _is_path(exact[0]))
     if approach == "global":
@@ -322,7 +322,7 @@ def _table(rows: Rows, n: int, hashed: bool, live: bool) -> Table:
     """Empty hash tables.
 
     A table for a call has about as many buckets as an input has rows.  A live one holds a window of rows, of whose
-    number nothing is known; few buckets keep the way short that the hand has to go round.
+    number nothing is known; few buckets keep the round of the cleaning hand short.
     """
     bits = min(max(int(np.diff(rows.offset).max(initial=1)).bit_length(), 4), 12 if live else 18) if hashed else 1
     shape = (n, 1 << bits)
@@ -346,10 +346,10 @@ def _flatten(sides: Sequence[Side], conditions: Sequence[Condition], by_time: Se
     for condition in conditions:
         p, b = condition.point_side, condition.box_side
         values += [ordered(condition.point, p), ordered(condition.low, b), ordered(condition.high, b)]
-        places = filled, filled + condition.point.size, filled + condition.point.size + condition.low.size
-        clauses[p].append((1, b, *places))
-        clauses[b].append((0, p, *places))
-        filled = places[2] + condition.high.size
+        offsets = filled, filled + condition.point.size, filled + condition.point.size + condition.low.size
+        clauses[p].append((1, b, *offsets))
+        clauses[b].append((0, p, *offsets))
+        filled = offsets[2] + condition.high.size
     return Rows(
         times=_joined([ordered(side.times, i) for i, side in enumerate(sides)]),
         groups=_joined([ordered(side.groups, i) for i, side in enumerate(sides)]),

@@ -27,7 +27,7 @@ LOWEST = np.iinfo(np.int64).min
 HIGHEST = np.iinfo(np.int64).max
 
 WINDOW, PREDICATE, REFINED, REFUSED, EVICTED, RESULTS, IDLE = range(7)
-"""Positions in the array of counters: window tests, predicate tests, refinements, those that failed, rows dropped,
+"""Indices into the array of counters: window tests, predicate tests, refinements, those that failed, rows dropped,
 matches, rows that needed no join because an input had nothing to offer (Mode 1)."""
 COUNTERS = 7
 
