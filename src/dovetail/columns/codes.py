@@ -109,23 +109,26 @@ def _float64_codes(values: npt.NDArray[np.float64]) -> Codes:  # pragma: no cove
     return codes
 
 
-def code_values(codes: Codes, kind: Kind) -> npt.NDArray[np.float64]:
-    """Codes as numbers on a line.  Order is kept, though neighbours among large integers may fall together.
+def float_values(codes: Codes, kind: Kind) -> npt.NDArray[np.float64]:
+    """Codes of kind ``int``, ``float32`` or ``float64`` as numbers on a line: the inverse of :func:`order_codes`.
+
+    Order is kept, though neighbours among large integers may fall together.
 
     Examples
     --------
-    >>> code_values(order_codes(pa.array([-1.5, 0.25]), "float64"), "float64").tolist()
+    >>> float_values(order_codes(pa.array([-1.5, 0.25]), "float64"), "float64").tolist()
+    [-1.5, 0.25]
+    >>> float_values(order_codes(pa.array([-1.5, 0.25], pa.float32()), "float32"), "float32").tolist()
     [-1.5, 0.25]
     """
     if kind == "int":
         return codes.astype(np.float64)
     if kind == "float32":
         small = np.clip(codes, -(1 << 31), (1 << 31) - 1).astype(np.int32)
-        bits = np.where(small < 0, small ^ np.int32(0x7FFF_FFFF), small).astype(np.int32)
+        bits = np.where(small < 0, small ^ np.int32(_ENDS_32[2]), small).astype(np.int32)
         values: npt.NDArray[np.float64] = bits.view(np.float32).astype(np.float64)
         return values
-    wide = np.where(codes < 0, codes ^ np.int64(0x7FFF_FFFF_FFFF_FFFF), codes)
-    return wide.view(np.float64)
+    return np.where(codes < 0, codes ^ np.int64(_ENDS_64[2]), codes).view(np.float64)
 
 
 def joint_codes(left: Column, right: Column) -> tuple[Codes, Codes]:

@@ -32,22 +32,14 @@ COUNTERS = "m"
 SEGMENT, CELL_NUMBER, SIDE = "segment", "number", "side"
 """A packed segment, the number of its cell (which Spark hashes to a task), and the side that its rows belong to."""
 
+HAS_ROW = "p"
+"""Prefix of the columns that say whether a row of a side is present; where it is not, that side is NULL."""
 SLICE = "slice"
 """The number of a row's slice, behind all other columns, where a window join has a grid."""
 MAX_TIME_HEADER = b"top"
 """Metadata of a segment without rows: the largest time of an input that a packing task has seen."""
 PACKED_AT_HEADER = b"began"
 """Metadata of the same segment: when the task that packed it began, in microseconds of the wall clock."""
-
-
-def input_prefix(side: int) -> str:
-    """The prefix of the payload of one input in the result of a join of many."""
-    return f"i{side}_"
-
-
-def present_column(side: int) -> str:
-    """The name of the column that says whether an input has a row in a result of such a join."""
-    return f"p{side}"
 
 
 def columns_of(prefix: str, count: int) -> list[str]:
@@ -59,6 +51,17 @@ def columns_of(prefix: str, count: int) -> list[str]:
     ['k0', 'k1', 'k2']
     """
     return [f"{prefix}{at}" for at in range(count)]
+
+
+def input_prefix(side: int) -> str:
+    """The prefix of the payload columns of an input among the results of a kernel.
+
+    Examples
+    --------
+    >>> columns_of(input_prefix(1), 2)
+    ['i1_0', 'i1_1']
+    """
+    return f"i{side}_"
 
 
 @dataclass(frozen=True)

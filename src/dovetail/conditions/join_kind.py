@@ -33,14 +33,14 @@ class JoinKind:
         return _KINDS[how]
 
     @property
-    def inner(self) -> bool:
-        """Whether matching pairs are all that comes out."""
-        return self.pairs and not self.unmatched
-
-    @property
     def pairs(self) -> bool:
         """Whether matching pairs come out; a semi or anti join only asks whether there is one."""
         return self.how not in ("semi", "anti")
+
+    @property
+    def pairs_only(self) -> bool:
+        """Whether matching pairs are all that comes out."""
+        return self.pairs and not self.unmatched
 
     @property
     def unmatched(self) -> bool:

@@ -145,7 +145,7 @@ def plan_window(
     """
     kind = options.kind
     slices = None if shed is None else _slices(shed, facts, options, graph, numeric=numeric)
-    if len(inputs) > 2 and not kind.inner:
+    if len(inputs) > 2 and not kind.pairs_only:
         raise ArgumentError(
             f"how={options.how!r} with {len(inputs)} inputs", accepted="how='inner' for more than two inputs",
             hint="join two of them first, and join the result with the third",
@@ -158,7 +158,7 @@ def plan_window(
             hint="join a stream with a static input by theta_join, with a band on the two times",
         )
     rests = tuple(rest.sql for rest in predicate.rests)
-    if rests and not kind.inner:
+    if rests and not kind.pairs_only:
         raise ArgumentError(
             f"how={options.how!r} with the condition {bare(rests[0])}, which only Spark can evaluate",
             accepted="how='inner' with any condition, or another how with comparisons of two inputs only",
@@ -234,7 +234,7 @@ def _slices(shed: Shed, facts: Facts, options: Options, graph: WindowGraph, *, n
     if isinstance(shed, RandomDrop):
         return Slices.of(graph.hull)
     early = f"keep={shed.keep!r}" if shed.memory is None else f"memory={shed.memory!r}"
-    if (shed.memory is not None or shed.keep != "windows") and not options.kind.inner:
+    if (shed.memory is not None or shed.keep != "windows") and not options.kind.pairs_only:
         raise ArgumentError(f"{early} with how={options.how!r}", accepted="how='inner' with memory= or keep=")
     width = None if shed.basic_window is None else wait(shed.basic_window, "basic_window", numeric=numeric)
     slices = Slices.of(graph.hull, None if width is None else max(1, width))

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from dovetail.columns.layout import Source, key_source
 from dovetail.conditions.comparison import Key
@@ -23,10 +24,13 @@ def key_columns(keys: Sequence[Key], prefix: str = "k", *, only: str | None = No
 
 def payload_source(side: Side, key: Key) -> Source | None:
     """Where in the payload of a side a key is, if it is there."""
-    payload = [
-        (f"{quoted(alias)}.{quoted(field.name)}", field.dataType.simpleString()) for alias, field in side.payload
-    ]
+    payload = [(f"{quoted(alias)}.{quoted(field.name)}", _ddl(field.dataType)) for alias, field in side.payload]
     return key_source(payload, key)
+
+
+def _ddl(kind: T.DataType) -> str:
+    """A type in the spelling of :class:`KeyType`."""
+    return kind.simpleString().replace("decimal", "DECIMAL").upper()
 
 
 def hash_column(keys: Sequence[Key], name: str = "h") -> Column:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from dovetail.columns.codes import Codes, code_values
+from dovetail.columns.codes import Codes, float_values
 from dovetail.columns.segments import concat
 from dovetail.families.window.encode import ConditionKey, Encoded, Index, buckets, encode_rows
 from dovetail.families.window.spec import WindowJoinSpec
@@ -97,10 +97,10 @@ class IndexedSegment:
             return codes.low[ConditionKey("equality", path.number)], 0.0
         if path.kind == "bucket":
             comparison, condition = self.spec.comparisons[path.number], ConditionKey("comparison", path.number)
-            low = code_values(codes.low[condition], comparison.axis.kind)
+            low = float_values(codes.low[condition], comparison.axis.kind)
             if self.side == comparison.point_side:
                 return buckets(low, comparison.bucket_width), 0.0
-            high = code_values(codes.high[condition], comparison.axis.kind)
+            high = float_values(codes.high[condition], comparison.axis.kind)
             with np.errstate(invalid="ignore"):
                 widths = high - low
             widest = float(np.max(widths[np.isfinite(widths)], initial=0.0))

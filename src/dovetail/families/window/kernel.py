@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dovetail.columns.codes import Codes, code_values
+from dovetail.columns.codes import Codes, float_values
 from dovetail.families.window.compiled import extend
 from dovetail.families.window.encode import SAME_SLICE, ConditionKey, Index, buckets, shifted
 from dovetail.families.window.indexes import BY_GROUP, BY_TIME, AccessPath, IndexedInput, PartialMatches, TimeIndex
@@ -162,7 +162,7 @@ class Search:
         if path.kind == "bucket":
             comparison = self.spec.comparisons[path.number]
             ends = [codes[rows] for codes in source.ranges(ConditionKey("comparison", path.number))]
-            low, high = (code_values(codes, comparison.axis.kind) for codes in ends)
+            low, high = (float_values(codes, comparison.axis.kind) for codes in ends)
             width = comparison.bucket_width
             if via == comparison.point_side:
                 # Ranges that hold the point begin at most the widest range below it.

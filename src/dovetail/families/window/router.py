@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dovetail.columns.codes import code_values, order_codes, valid_mask
+from dovetail.columns.codes import float_values, order_codes, valid_mask
 from dovetail.columns.hashing import GOLDEN, row_hashes
 from dovetail.columns.layout import MAX_TIME_HEADER, SLICE
 from dovetail.conditions.comparison import Kind
@@ -93,7 +93,7 @@ class WindowRouter:
             first, last = shifted(times, int(low)) // length, shifted(times, int(high)) // length
         else:
             key = key_arrays(self.spec, self.side, rows)[grid.keys[self.side]]
-            values = code_values(order_codes(key, grid.kind), grid.kind)
+            values = float_values(order_codes(key, grid.kind), grid.kind)
             with np.errstate(invalid="ignore", over="ignore"):
                 # Sums of floats are rounded: a little more reach makes up for it.
                 slack = 0.0 if self.side == grid.pivot else 4 * np.spacing(np.abs(values) + max(abs(low), abs(high)))

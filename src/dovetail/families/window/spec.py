@@ -10,7 +10,7 @@ from typing import Literal
 
 import pyarrow as pa
 
-from dovetail.columns.layout import columns_of, input_prefix, present_column
+from dovetail.columns.layout import HAS_ROW, columns_of, input_prefix
 from dovetail.columns.spark_hash import placed
 from dovetail.conditions.comparison import Axis, Comparison, Edge, Key, KeyType, Kind, build_step
 from dovetail.conditions.components import components
@@ -181,7 +181,7 @@ class WindowJoinSpec:
         """Flat output columns: those of every emitted input, then which inputs are present in an outer join."""
         names = [name for side in self.emitted for name in columns_of(input_prefix(side), self.payload[side])]
         if self.kind.outer:
-            names += [present_column(side) for side in self.emitted]
+            names += columns_of(HAS_ROW, len(self.emitted))
         return names
 
 

@@ -9,7 +9,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
-from dovetail.columns.layout import input_prefix, present_column
+from dovetail.columns.layout import HAS_ROW, input_prefix
 from dovetail.columns.structs import Nested
 from dovetail.families.shedding.router import SheddingRouter
 from dovetail.families.shedding.spec import Harvest
@@ -43,7 +43,7 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
     handle.recorders.append(recorder)
     shape: list[Nested] = []
     for side in spec.emitted:
-        present = present_column(side) if spec.kind.outer else None
+        present = f"{HAS_ROW}{side}" if spec.kind.outer else None
         shape += sides[spec.aliases[side]].shape(input_prefix(side), present=present)
     join = identity(frames, plan.identity())
     rows = run_kernel(packed, kernel, recorder, _fields(sides, spec), join, partitions=plan.partitions, shape=shape)
