@@ -197,14 +197,14 @@ def test_a_gap_is_not_overhead_where_spark_waits():
     finished(control, 101.0, 0.5, 2, done=1e8)
     control.wall.began = 100.0
     WallPace(Harvest(target=4.0), 103.9).decide(control, lambda: 1e8)
-    assert control.wall.around == 1.0
+    assert control.wall.outside == 1.0
     assert control.wall.rest == pytest.approx(0.5)
     finished(control, 109.9, 5.0, 3, done=1e9)
     WallPace(Harvest(target=4.0), 110.2).decide(control, lambda: 1e8)
-    assert control.wall.around == pytest.approx(0.3)
+    assert control.wall.outside == pytest.approx(0.3)
     finished(control, 111.2, 0.5, 4, done=1e8)
     WallPace(Harvest(target=4.0), 114.2).decide(control, lambda: 1e8)
-    assert control.wall.around == pytest.approx(1.05 * 0.3)
+    assert control.wall.outside == pytest.approx(1.05 * 0.3)
 
 
 def test_a_slow_start_is_no_overload():

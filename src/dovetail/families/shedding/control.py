@@ -24,7 +24,7 @@ from dovetail.families.shedding.throttle import UNIT, Expected, TimeModel, load,
 SEGMENT = "shedding"
 ENOUGH = 2e6
 """Comparisons from which on a plan can be compared with what was done."""
-AROUND = 1.0
+OUTSIDE = 1.0
 """Seconds that a micro-batch takes before its rows are packed and after its cells are done, as long as no measure
 of it is better.
 """
@@ -43,10 +43,10 @@ class WallClock:
     planned: float = 0.0
     done: float = 0.0
     """Comparisons planned, and those done."""
-    off: float = 1.0
-    """What is done for each one planned."""
-    around: float = AROUND
-    """Seconds of a micro-batch that no cell sees."""
+    overrun: float = 1.0
+    """Comparisons done for each one planned."""
+    outside: float = OUTSIDE
+    """Seconds of a micro-batch before its rows are packed and after its cells are done, which no cell sees."""
     rest: float = 0.0
     """Seconds that a cell sees and that are not joining."""
     calls: float = 0.0
@@ -147,8 +147,8 @@ class WallPace:
         if ahead is None:
             return z
         always, each = control.timing.values.tolist()
-        rest = wall.rest + wall.around if wall.calls > 1 else 0.0
-        expected = Expected(interval, joining=z * ahead * wall.off * each / UNIT, rest=rest + always)
+        rest = wall.rest + wall.outside if wall.calls > 1 else 0.0
+        expected = Expected(interval, joining=z * ahead * wall.overrun * each / UNIT, rest=rest + always)
         z = throttled(z, load(expected, target), self.shed.boost)
         wall.planned = z * ahead
         return z
@@ -156,15 +156,15 @@ class WallPace:
     def _look_back(self, control: Control, began: float, target: float | None) -> None:
         """What the last micro-batch tells, now that the next one has begun."""
         wall = control.wall
-        control.timing.see(wall.done, wall.joined)
+        control.timing.observe(wall.done, wall.joined)
         if wall.planned > ENOUGH:
             # Up at once, down gradually, as with the rest below: an overrun hurts, a cautious plan hardly.
-            off = wall.done / wall.planned
-            wall.off = min(4.0, max(0.25, off, (wall.off + off) / 2))
+            overrun = wall.done / wall.planned
+            wall.overrun = min(4.0, max(0.25, overrun, (wall.overrun + overrun) / 2))
         gap = max(0.0, began - wall.ended)
         # A gap beyond the target is no proof: the trigger interval may be longer than the target, or a moment longer.
-        beyond = target is not None and wall.ended - wall.began + wall.around > target
-        wall.around = gap if beyond else min(AROUND, SLOWLY * wall.around, gap)
+        beyond = target is not None and wall.ended - wall.began + wall.outside > target
+        wall.outside = gap if beyond else min(OUTSIDE, SLOWLY * wall.outside, gap)
         rest = max(0.0, wall.ended - wall.began - wall.joined)
         # Up at once, down gradually.
         wall.rest = max(rest, (wall.rest + rest) / 2)

@@ -16,9 +16,9 @@ import numpy as np
 from dovetail.families.shedding.optimizer.model import Floats
 
 UNIT = 1e8
-"""Comparisons of which seconds are measured."""
+"""The unit of work: so many comparisons."""
 FASTEST = 0.1
-"""The least of these: no machine makes a comparison in less than a nanosecond."""
+"""The fewest seconds for that: no machine makes a comparison in less than a nanosecond."""
 LEAST = 0.005
 """The throttle never falls below: some work must go on, or nothing would be measured."""
 HEADROOM = 0.75
@@ -77,25 +77,25 @@ def load(expected: Expected, target: float | None) -> float:
 
 @dataclass
 class TimeModel:
-    """How long joins take: so many seconds whatever they do, and so many for the work.
+    """How long joins take: a constant, and a time that grows with the work.
 
     An estimate of both from one micro-batch after the other (a Kalman filter of two numbers): one with little work
     tells about the former, one with much about the latter, and each leaves the other as it was.
     """
 
     values: Floats = field(default_factory=lambda: np.array([0.05, 1.0]))
-    """Seconds by themselves, and seconds for `UNIT` comparisons."""
+    """Seconds that any join takes, and seconds for `UNIT` comparisons."""
     covariance: Floats = field(default_factory=lambda: np.diag([0.3**2, 1.0]))
     """How uncertain both are."""
 
-    def see(self, work: float, seconds: float) -> None:
+    def observe(self, work: float, seconds: float) -> None:
         """A micro-batch did so much work in so many seconds.
 
         Examples
         --------
         >>> model = TimeModel()
         >>> for work in (1e9, 1e6, 5e8, 2e6, 8e8, 1e6):
-        ...     model.see(work, 0.2 + 6e-9 * work)
+        ...     model.observe(work, 0.2 + 6e-9 * work)
         >>> [round(float(value), 2) for value in model.values]
         [0.2, 0.6]
         """
