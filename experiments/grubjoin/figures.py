@@ -23,7 +23,7 @@ from measure import (
 from reproduce import Report
 
 import plots
-from dovetail.families.shedding.settings import METRICS, harvest_counts
+from dovetail.families.shedding.optimizer.fractions import METRICS, harvest_counts
 
 THROTTLES = (0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 CASES = 500

@@ -12,10 +12,10 @@ from pathlib import Path
 import numpy as np
 
 from dovetail.columns.numba_cache import njit
-from dovetail.families.shedding.keeping import keep_rates
-from dovetail.families.shedding.model import NESTED, Floats, Ints, Model, build_model, direction
+from dovetail.families.shedding.optimizer.drop_rates import keep_rates
+from dovetail.families.shedding.optimizer.model import NESTED, Floats, Ints, Model, build_model, direction
 from dovetail.families.shedding.paper.clock import ROOM, SECOND, Run, VirtualClock, VirtualPace
-from dovetail.families.shedding.paper.workload import Wandering, arrival_times, epsilon_join, maker
+from dovetail.families.shedding.paper.workload import DriftingStreams, arrival_times, epsilon_join, maker
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest, RandomDrop
 from dovetail.families.shedding.stream import SheddingKernel
@@ -60,7 +60,7 @@ class Setting:
 @cache
 def capacity() -> float:
     """Comparisons a second of the exact three-way join at the rate that needs no shedding yet."""
-    inputs = Wandering(KAPPAS[:3], LAGS["aligned"][:3], SUSTAINED).made(40.0, seed=1)
+    inputs = DriftingStreams(KAPPAS[:3], LAGS["aligned"][:3], SUSTAINED).made(40.0, seed=1)
     clock = VirtualClock(maker(epsilon_join(3), Harvest()), 1e15, fixed=1.0, tick=TICK)
     return clock.run(inputs, arrival_times(inputs), 40.0).rate("work", WARM, 40.0)
 
@@ -77,7 +77,7 @@ class Exact:
 def exact(m: int, rate: float, kappas: tuple[float, ...], lags: str) -> Exact:
     """The exact join with the join orders that it learns as any other run does."""
     spec, seconds = epsilon_join(m), WARM + 8.0
-    inputs = Wandering(kappas[:m], LAGS[lags][:m], rate).made(seconds, seed=1)
+    inputs = DriftingStreams(kappas[:m], LAGS[lags][:m], rate).made(seconds, seed=1)
     make, made = maker(spec, Harvest()), []
 
     def kept(pace: VirtualPace) -> SheddingKernel:
@@ -117,7 +117,7 @@ def dropping(setting: Setting, seed: int) -> tuple[Callable[[VirtualPace], Shedd
 def run(setting: Setting, seed: int) -> Run:
     """One run from a seed."""
     m = setting.m
-    inputs = Wandering(setting.kappas[:m], LAGS[setting.lags][:m], setting.rates).made(setting.seconds, seed)
+    inputs = DriftingStreams(setting.kappas[:m], LAGS[setting.lags][:m], setting.rates).made(setting.seconds, seed)
     most = setting.rates if isinstance(setting.rates, float) else max(rate for _, rate in setting.rates)
     make, fixed = maker(epsilon_join(m), Harvest(seed=seed)), None
     if setting.algorithm == DROP:

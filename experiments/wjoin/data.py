@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dovetail.datasets import store_sales
-from dovetail.families.window.rows import Side
+from dovetail.families.window.paper.inputs import Side
 
 SECOND = 1_000_000
 HOUR = 3600 * SECOND

@@ -20,7 +20,7 @@ def timed(times, key=1):
 
 
 def window_spec(tables, within=5, **options):
-    return make_spec(make_plan("A.k = B.k", tables, within, streaming=True, **options), tables)
+    return make_spec(make_plan("A.k = B.k", tables, within, streaming=True, **options))
 
 
 def step_by_step(count, *, size=1):

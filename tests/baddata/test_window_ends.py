@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.window.harness import make_plan, make_spec, run_batch, run_stream
 from tests.window.shapes import Case, cases
 
+from dovetail.conditions.join_kind import HOWS
 from dovetail.errors import ArgumentError
 from dovetail.families.window.graph import FAR
-from dovetail.families.window.spec import HOWS
 
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 # What a small time of the usual shapes becomes.
@@ -53,7 +53,7 @@ def spec_of(case: Case, **options):
     except ArgumentError as error:
         assume("no rows can satisfy all windows" not in str(error))
         raise
-    return make_spec(plan, case.tables)
+    return make_spec(plan)
 
 
 @given(case=extreme, algorithm=st.sampled_from(["auto", "auto", "nested"]))

@@ -110,7 +110,7 @@ def test_window(on, streaming, key, times, values):
         alias: pa.table({"t": times(seed), "k": key(seed), "v": values(seed).astype(float)})
         for seed, alias in enumerate("AB")
     }
-    spec = make_spec(make_plan(on, tables, 5, streaming=streaming, partitions=3), tables)
+    spec = make_spec(make_plan(on, tables, 5, streaming=streaming, partitions=3))
     held = dict.fromkeys(spec.numbers, 0)
     for side, alias in enumerate("AB"):
         for number, part in WindowRouter(spec, side).parts(flat(spec, side, tables[alias])):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dovetail.families.shedding.model import NESTED, Costs, Model, build_model
+from dovetail.families.shedding.optimizer.model import NESTED, Costs, Model, build_model
 
 
 def random_model(random: np.random.Generator, m: int, n: int, *, correlated: bool, costs: Costs = NESTED) -> Model:

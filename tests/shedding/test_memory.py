@@ -6,9 +6,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from dovetail.families.shedding.memory import STAYS, Left, looked_at_since
+from dovetail.conditions.limits import memory_limit
+from dovetail.families.shedding.memory import STAYS, EvictedSample, looked_at_since
 from dovetail.families.shedding.paper.clock import SECOND, VirtualClock
-from dovetail.families.shedding.paper.workload import Wandering, arrival_times, epsilon_join, maker
+from dovetail.families.shedding.paper.workload import DriftingStreams, arrival_times, epsilon_join, maker
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest
 from dovetail.families.shedding.stream import HarvestKernel
@@ -17,7 +18,7 @@ SPEC = epsilon_join(3, window=4 * SECOND, epsilon=4.0)
 
 
 def kernels(shed: Harvest, *, rate: float = 60.0, seconds: float = 10.0) -> list[HarvestKernel]:
-    inputs = Wandering((2.0,) * 3, (0.0, 1.0, 2.0), rate).made(seconds, 1)
+    inputs = DriftingStreams((2.0,) * 3, (0.0, 1.0, 2.0), rate).made(seconds, 1)
     make, made = maker(SPEC, shed, width=SECOND // 2), []
 
     def remembered(pace):
@@ -29,25 +30,36 @@ def kernels(shed: Harvest, *, rate: float = 60.0, seconds: float = 10.0) -> list
     return made
 
 
-def held_bytes(kernel: HarvestKernel) -> int:
-    return sum(kernel.counters[f"state_bytes_{alias}"] for alias in SPEC.aliases) + kernel._left.size
+def held(kernel: HarvestKernel, unit: str = "bytes") -> int:
+    name = {"bytes": "state_bytes", "rows": "held_rows"}[unit]
+    return sum(kernel.counters[f"{name}_{alias}"] for alias in SPEC.aliases) + kernel._evicted.amount(unit)
 
 
-@pytest.mark.parametrize("limit", [6_000, 12_000])
+@pytest.mark.parametrize("keep", ["windows", "selected"])
+@pytest.mark.parametrize("memory", ["6 KB", "12 KB", 250, 500])
 @pytest.mark.parametrize("throttle", [0.3, 1.0])
-def test_the_limit_is_held(limit, throttle):
-    free = max(held_bytes(kernel) for kernel in kernels(Harvest(throttle=throttle)))
-    assert free > 15_000
-    limited = kernels(Harvest(throttle=throttle, memory=limit))
-    assert max(held_bytes(kernel) for kernel in limited) <= limit
+def test_the_limit_is_held(memory, throttle, keep):
+    limit = memory_limit(memory)
+    free = max(held(kernel, limit.unit) for kernel in kernels(Harvest(throttle=throttle)))
+    assert free > 1.2 * limit.amount
+    limited = kernels(Harvest(throttle=throttle, memory=memory, keep=keep))
+    assert max(held(kernel, limit.unit) for kernel in limited) <= limit.amount
     assert sum(kernel.counters["rows_forgotten"] for kernel in limited) > 0
     assert sum(kernel.counters["results"] for kernel in limited) > 0
 
 
 def test_slices_that_nobody_looks_at_go():
-    free, shed = (kernels(Harvest(throttle=0.15, memory=memory)) for memory in (None, "selected"))
-    assert held_bytes(shed[-1]) < held_bytes(free[-1])
-    assert shed[-1]._left.size > 0
+    free, shed = (kernels(Harvest(throttle=0.15, keep=keep)) for keep in ("windows", "selected"))
+    assert held(shed[-1]) < held(free[-1])
+    assert shed[-1]._evicted.amount("rows") > 0
+
+
+def test_a_limit_that_is_not_reached_changes_nothing():
+    free = kernels(Harvest(throttle=0.15))
+    for memory in (100_000, "100 MB"):
+        limited = kernels(Harvest(throttle=0.15, memory=memory))
+        assert [kernel.counters["results"] for kernel in limited] == [kernel.counters["results"] for kernel in free]
+        assert sum(kernel.counters["rows_forgotten"] for kernel in limited) == 0
 
 
 def test_the_papers_rule():
@@ -66,7 +78,7 @@ def test_the_papers_rule():
 def test_rows_that_stay_stand_for_all():
     random = np.random.default_rng(1)
     rows = pa.RecordBatch.from_pydict({"t": np.arange(5000), "v": np.zeros(5000), "n": np.arange(5000)})
-    left = Left.load(SPEC, {})
+    left = EvictedSample.load(SPEC, {})
     left.add(1, rows, random)
     kept = left.rows[1]
     assert kept is not None
@@ -74,5 +86,5 @@ def test_rows_that_stay_stand_for_all():
     assert kept.column("weight").to_numpy().sum() == pytest.approx(5000, rel=0.1)
     left.thin(random)
     assert left.rows[1].column("weight").to_numpy().sum() == pytest.approx(5000, rel=0.15)
-    left.evict([0, 4000, 0])
+    left.expire([0, 4000, 0])
     assert left.rows[1].column("t").to_numpy().min() >= 4000

@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dovetail.families.shedding.control import Control, WallPace
-from dovetail.families.shedding.learning import Learned
-from dovetail.families.shedding.paper.clock import SECOND, VirtualClock
-from dovetail.families.shedding.paper.workload import Wandering, arrival_times, epsilon_join, maker
+from dovetail.families.shedding.optimizer.statistics import Learned
+from dovetail.families.shedding.paper.clock import SECOND, VirtualClock, paper_throttled
+from dovetail.families.shedding.paper.workload import DriftingStreams, arrival_times, epsilon_join, maker
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest, RandomDrop
-from dovetail.families.shedding.throttle import HEADROOM, LEAST, paper_throttled, throttled
+from dovetail.families.shedding.throttle import HEADROOM, LEAST, throttled
 
 SPEC = epsilon_join(3, window=4 * SECOND, epsilon=4.0)
 SLICES = Slices.of(SPEC.hull, SECOND)
@@ -25,7 +25,7 @@ def clock(shed, capacity, **more):
 
 
 def run(shed, rates, seconds, capacity, *, seed=1, kappas=KAPPAS, lags=LAGS, **more):
-    inputs = Wandering(kappas, lags, rates).made(seconds, seed)
+    inputs = DriftingStreams(kappas, lags, rates).made(seconds, seed)
     return clock(shed, capacity, **more).run(inputs, arrival_times(inputs), seconds)
 
 
@@ -71,8 +71,8 @@ def test_runs_repeat_from_a_seed():
 
 def test_learns_a_lag_that_moves():
     """Where the third stream's lag jumps, the scores of its slices follow."""
-    before = Wandering(KAPPAS, (0.0, 1.0, 3.0), 60.0).made(12.0, 1)
-    after = Wandering(KAPPAS, (0.0, 1.0, 0.5), 60.0).made(24.0, 1)
+    before = DriftingStreams(KAPPAS, (0.0, 1.0, 3.0), 60.0).made(12.0, 1)
+    after = DriftingStreams(KAPPAS, (0.0, 1.0, 0.5), 60.0).made(24.0, 1)
     cut = 12 * SECOND
     inputs = []
     for one, other in zip(before, after, strict=True):
@@ -197,14 +197,14 @@ def test_a_gap_is_not_overhead_where_spark_waits():
     finished(control, 101.0, 0.5, 2, done=1e8)
     control.wall.began = 100.0
     WallPace(Harvest(target=4.0), 103.9).decide(control, lambda: 1e8)
-    assert control.wall.around == 1.0
+    assert control.wall.outside == 1.0
     assert control.wall.rest == pytest.approx(0.5)
     finished(control, 109.9, 5.0, 3, done=1e9)
     WallPace(Harvest(target=4.0), 110.2).decide(control, lambda: 1e8)
-    assert control.wall.around == pytest.approx(0.3)
+    assert control.wall.outside == pytest.approx(0.3)
     finished(control, 111.2, 0.5, 4, done=1e8)
     WallPace(Harvest(target=4.0), 114.2).decide(control, lambda: 1e8)
-    assert control.wall.around == pytest.approx(1.05 * 0.3)
+    assert control.wall.outside == pytest.approx(1.05 * 0.3)
 
 
 def test_a_slow_start_is_no_overload():

@@ -29,7 +29,9 @@ def test_the_plan_in_words():
         "10% of the rows look everywhere, to learn where matches are and to estimate the recall",
     ]
     assert shed_lines(Harvest(target=4.0, memory=3000))[0] == "only where a micro-batch takes longer than 4 s"
-    assert shed_lines(Harvest(memory=3000))[-1] == "state of at most 3,000 bytes, 1,000 in a cell"
+    assert shed_lines(Harvest(memory=3000))[-1] == "state of at most 3,000 rows, 1,000 in a cell"
+    assert shed_lines(Harvest(memory="3 KB"))[-1] == "state of at most 3,000 bytes, 1,000 in a cell"
+    assert shed_lines(Harvest(keep="selected"))[-1].startswith("rows that no direction will look at leave the state")
     assert shed_lines(RandomDrop(throttle=0.5)) == [
         "always down to 0.5 of the full work",
         "rows dropped at random, each input at the rate that loses least output",
@@ -50,9 +52,11 @@ def test_slices_as_asked_for():
         (lambda: Harvest(target="fast"), "target='fast'"),
         (lambda: Harvest(target=0), "target=0"),
         (lambda: Harvest(boost=1), "boost=1"),
-        (lambda: Harvest(sample=0), "sample=0"),
+        (lambda: Harvest(sample_fraction=0), "sample_fraction=0"),
         (lambda: Harvest(memory=-5), "memory=-5"),
         (lambda: Harvest(memory="all"), "memory='all'"),
+        (lambda: Harvest(memory="selected"), "memory='selected'"),
+        (lambda: Harvest(keep="all"), "keep='all'"),
         (lambda: Harvest(histograms="both"), "histograms='both'"),
         (lambda: Harvest(seed=-1), "seed=-1"),
         (lambda: RandomDrop(throttle=2.0), r"throttle=2\.0"),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from dovetail.families.shedding.paper.clock import SECOND, VirtualClock
-from dovetail.families.shedding.paper.workload import Wandering, arrival_times, epsilon_join, maker
+from dovetail.families.shedding.paper.workload import DriftingStreams, arrival_times, epsilon_join, maker
 from dovetail.families.shedding.recall import Missed, Sample, missed_interval, missed_matches, recall_interval
 from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
 
@@ -17,7 +17,7 @@ SECONDS, WARM = 8.0, 4
 
 
 def streams(seed: int):
-    return Wandering((2.0, 2.0, 30.0), (0.0, 1.0, 2.0), 40.0).made(SECONDS, seed)
+    return DriftingStreams((2.0, 2.0, 30.0), (0.0, 1.0, 2.0), 40.0).made(SECONDS, seed)
 
 
 @cache
@@ -67,7 +67,7 @@ def test_interval_covers_the_truth():
 
 @pytest.mark.slow
 def test_interval_covers_the_truth_with_little_memory():
-    _, whole = cover(lambda seed: Harvest(throttle=0.4, seed=seed, memory="selected"), range(60))
+    _, whole = cover(lambda seed: Harvest(throttle=0.4, seed=seed, keep="selected"), range(60))
     assert whole >= 0.92
 
 
@@ -96,10 +96,10 @@ def test_dropping_estimates_what_is_left():
 
 def test_nobody_looked():
     """Without a shredded row the interval says that nothing is known, unless harvesting looks everywhere."""
-    low, high = missed_interval(missed_matches(Sample.of([]), 0, 0.1, 0.5, whole=False))
+    low, high = missed_interval(missed_matches(Sample.of([]), 0, 0.1, 0.5, everywhere=False))
     assert low == 0.0
     assert high > 10
-    assert missed_matches(Sample.of([]), 0, 0.1, 1.0, whole=True) == Missed()
+    assert missed_matches(Sample.of([]), 0, 0.1, 1.0, everywhere=True) == Missed()
 
 
 def test_intervals():

@@ -36,7 +36,7 @@ def test_full_throttle_is_the_window_join(case, data, width, sample, algorithm):
     waits = [data.draw(delays) for _ in case.aliases]
     spec = spec_of(case, streaming=True, delays=waits, algorithm=algorithm)
     schedule = data.draw(schedules(case.tables, waits))
-    make = harvesting(Harvest(throttle=1.0, sample=sample, seed=data.draw(st.integers(0, 9))), width)
+    make = harvesting(Harvest(throttle=1.0, sample_fraction=sample, seed=data.draw(st.integers(0, 9))), width)
     joined = run_stream(spec, case.tables, schedule, flush=10_000, make=make)
     exact = run_stream(spec, case.tables, schedule, flush=10_000)
     assert joined.found == exact.found == case.expected()
@@ -67,13 +67,13 @@ def test_always_a_subset(case, data, width, throttle, sample, algorithm, histogr
     spec = spec_of(case, streaming=True, delays=waits, algorithm=algorithm)
     schedule = data.draw(schedules(case.tables, waits))
     expected = case.expected()
-    shed = Harvest(throttle=throttle, sample=sample, histograms=histograms, memory=data.draw(MEMORY))
+    shed = Harvest(throttle=throttle, sample_fraction=sample, histograms=histograms, **data.draw(MEMORY))
     assert run_stream(spec, case.tables, schedule, make=harvesting(shed, width)).found <= expected
     drop = RandomDrop(throttle=throttle)
     assert run_stream(spec, case.tables, schedule, make=dropping(drop)).found <= expected
 
 
-MEMORY = st.sampled_from([None, "selected", 300])
+MEMORY = st.sampled_from([{}, {"keep": "selected"}, {"memory": "300 B"}, {"memory": 5, "keep": "selected"}])
 
 
 @given(case=cases(most=2), data=st.data(), width=widths)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from dovetail.families.shedding.paper.clock import SECOND, VirtualClock
-from dovetail.families.shedding.paper.workload import Wandering, arrival_times, epsilon_join, maker
+from dovetail.families.shedding.paper.workload import DriftingStreams, arrival_times, epsilon_join, maker
 from dovetail.families.shedding.spec import Harvest, RandomDrop
 
 SPEC = epsilon_join(3, window=4 * SECOND, epsilon=0.05)
@@ -13,7 +13,7 @@ UNTIL = 30.0
 
 
 def run(shed, throttle: float):
-    inputs = Wandering((2.0, 2.0, 20.0), (0.0, 1.0, 2.0), ((0.0, 20.0), (6.0, 300.0))).made(UNTIL, 1)
+    inputs = DriftingStreams((2.0, 2.0, 20.0), (0.0, 1.0, 2.0), ((0.0, 20.0), (6.0, 300.0))).made(UNTIL, 1)
     make, made = maker(SPEC, shed, width=SECOND // 2), []
 
     def kept(pace):

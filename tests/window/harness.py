@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,6 @@ import pyarrow as pa
 from tests.theta.harness import _arrow, key_type
 
 from dovetail.columns.segments import pack, unpack
-from dovetail.columns.spark_hash import placed
-from dovetail.conditions.comparison import Key
 from dovetail.conditions.forms import Predicate, Term
 from dovetail.conditions.predicates import parse
 from dovetail.families.shedding.spec import Shed
@@ -26,7 +24,7 @@ from dovetail.families.window.router import WindowRouter
 from dovetail.families.window.spec import Options, WindowJoinSpec
 from dovetail.families.window.stream import WindowJoinKernel
 from dovetail.plan.theta import Facts
-from dovetail.plan.window import WindowPlan, plan_window
+from dovetail.plan.window import InputColumns, WindowPlan, plan_window
 
 Rows = tuple[int | None, ...]
 Make = Callable[[WindowJoinSpec], WindowJoinKernel]
@@ -69,7 +67,7 @@ def make_plan(
     options = Options(how, algorithm, approach, partitions)  # type: ignore[arg-type]
     graph = window_graph(within, aliases, numeric=True)
     return plan_window(
-        aliases, predicate, facts, options, graph,
+        aliases, predicate, facts, options, graph, columns={alias: _columns(table) for alias, table in tables.items()},
         times=("t",) * len(aliases), numeric=True, delays=tuple(delays or [0] * len(aliases)), idle=idle,
         shed=shed,
     )  # fmt: skip
@@ -85,38 +83,19 @@ def _typed(predicate: Predicate, tables: Mapping[str, pa.Table]) -> tuple[Any, A
     return tuple(both(predicate.equalities)), tuple(both([*predicate.inequalities, *predicate.bands]))
 
 
-def make_spec(plan: WindowPlan, tables: Mapping[str, pa.Table], *, sources: bool = True) -> WindowJoinSpec:
-    """The spec that Spark's side would make of a plan."""
-    kept = [_sources(keys, tables[a]) for a, keys in zip(plan.inputs, plan.conditions.keys, strict=True)]
-    if not sources:
-        kept = [(None,) * len(keys) for keys in plan.conditions.keys]
-    return WindowJoinSpec(
-        aliases=plan.inputs,
-        options=plan.options,
-        graph=plan.graph,
-        times=tuple(tables[alias].column_names.index("t") for alias in plan.inputs),
-        payload=tuple(tables[alias].num_columns for alias in plan.inputs),
-        types=tuple(tuple(tables[alias].schema.types) for alias in plan.inputs),
-        keys=plan.conditions.keys,
-        sources=tuple(kept),
-        classes=plan.conditions.classes,
-        equalities=plan.conditions.equalities,
-        comparisons=plan.conditions.comparisons,
-        delays=plan.delays,
-        idle=plan.idle,
-        cells=plan.cells,
-        grid=plan.grid,
-        numbers=placed(plan.cells, plan.partitions),
-    )
+_TYPES = {
+    pa.int64(): "bigint", pa.int32(): "int", pa.float64(): "double", pa.string(): "string",
+}  # fmt: skip
 
 
-def _sources(keys: Sequence[Key], table: pa.Table) -> tuple[int | None, ...]:
-    found: list[int | None] = []
-    for key in keys:
-        name = re.fullmatch(r"`\w+`\.`(\w+)`", key.sql)
-        at = table.column_names.index(name[1]) if name else -1
-        found.append(at if name and table.schema.types[at] == _arrow(key.ddl) else None)
-    return tuple(found)
+def _columns(table: pa.Table) -> InputColumns:
+    types = tuple(_TYPES.get(kind, str(kind)) for kind in table.schema.types)
+    return InputColumns(tuple(table.column_names), types, tuple(table.schema.types))
+
+
+def make_spec(plan: WindowPlan, *, sources: bool = True) -> WindowJoinSpec:
+    """The spec of a plan; without `sources` all keys travel behind the payload."""
+    return plan.spec if sources else replace(plan.spec, sources=tuple((None,) * len(keys) for keys in plan.spec.keys))
 
 
 def flat(spec: WindowJoinSpec, side: int, table: pa.Table) -> pa.RecordBatch:

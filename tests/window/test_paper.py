@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from dovetail.errors import ArgumentError
 from dovetail.families.window.paper.algorithms import ALGORITHMS, Operator, find, limits
-from dovetail.families.window.rows import Condition, Side
+from dovetail.families.window.paper.inputs import Condition, Side
 
 LOWEST, HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 WAYS = [(algorithm, approach) for algorithm in ALGORITHMS for approach in ("global", "local")] + [

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from dovetail.conditions.join_kind import HOWS
 from dovetail.errors import ArgumentError
 from dovetail.families.window import kernel, state
-from dovetail.families.window.spec import HOWS
 
 from .harness import make_plan, make_spec, run_batch, run_stream
 from .shapes import Case, cases, schedules
@@ -22,7 +22,7 @@ def spec_of(case: Case, *, streaming: bool, sources: bool = True, **options):
     except ArgumentError as error:
         assume("no rows can satisfy all windows" not in str(error))
         raise
-    return make_spec(plan, case.tables, sources=sources)
+    return make_spec(plan, sources=sources)
 
 
 @given(case=cases(most=5), partitions=st.integers(1, 3), sources=st.booleans(), parts=st.integers(1, 3))
@@ -90,6 +90,6 @@ def test_small_limits_change_nothing(case, data):
         patch.setattr(kernel, "BLOCK", 3)
         patch.setattr(state, "SMALL", 1)
         patch.setattr(state, "MANY", 2)
-        patch.setattr(state, "SHELF", state.Shelf(limit=data.draw(st.sampled_from([0, 300, 1 << 20]))))
+        patch.setattr(state, "CACHE", state.SegmentCache(limit=data.draw(st.sampled_from([1, 300, 1 << 20]))))
         joined = run_stream(spec, case.tables, schedule, flush=10_000)
     assert joined.found == case.expected()

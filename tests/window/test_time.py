@@ -13,7 +13,7 @@ def rows(times, key=1):
 
 
 def spec_of(tables, within=5, on="A.k = B.k", **options):
-    return make_spec(make_plan(on, tables, within, streaming=True, **options), tables)
+    return make_spec(make_plan(on, tables, within, streaming=True, **options))
 
 
 def test_a_match_leaves_with_its_last_row():

@@ -6,12 +6,13 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from dovetail.conditions.forms import Predicate
+from dovetail.conditions.join_kind import How
 from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError
 from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
 from dovetail.families.window.graph import Length, Within, window_graph
-from dovetail.families.window.spec import Algorithm, Approach, How, Options
-from dovetail.plan.window import plan_window, read_delays, wait
+from dovetail.families.window.spec import Algorithm, Approach, Options
+from dovetail.plan.window import plan_window, read_delays, read_times, wait
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,48 +36,69 @@ def window_join(
 
     Parameters
     ----------
-    inputs
+    inputs : dict of str to DataFrame
         A mapping from an alias to a DataFrame: all streams, or all static.
-    on
-        The condition in Spark SQL over ``alias.column``; None where the windows say it all.  Equalities, bands
-        (``ABS(A.v - B.v) <= 1``) and inequalities between two inputs find the matches; Spark evaluates any other
-        conjunct on the matches found.  No equality is needed.
-    time
+    on : str, optional
+        The condition in Spark SQL over ``alias.column``.  Equalities, bands (``ABS(A.v - B.v) <= 1``) and inequalities
+        between two inputs find the matches; Spark evaluates any other conjunct on the matches found.  No equality is
+        needed, and no condition at all where the windows say everything.
+    time : str or dict of str to str
         The time column of all inputs, or a mapping from an alias to a name: timestamps, dates or whole numbers.
-    within
+    within : str, timedelta, int, dict or Path
         One length for all pairs, such as ``"5 seconds"`` or a timedelta (a number for numeric times); a mapping from
         pairs of aliases to windows, ``{("A", "B"): "5 seconds", ("B", "C"): dt.after("10 seconds")}``, where a pair
         ``(low, high)`` bounds the second time less the first; or ``dt.path("A -> B -> C", "5 seconds")``.  Windows
         include their ends.  Pairs without a window are bounded by the shortest path between them.
-    how
+    how : str, default "inner"
         ``inner``, and for two inputs ``left``, ``right``, ``full``, ``semi`` or ``anti``.  In a stream a row without a
         match comes out once its window has closed.
-    algorithm
-        ``auto``, or one of the published ones: ``nested``, ``hash``, ``merge``.  All give the same result.
-    approach
-        How a published algorithm deals with windows that differ: ``global``, ``local`` or ``path``.
-    lateness
-        For streams: how late rows may come, for all inputs or by alias.  Default: the delay of the input's own
+    algorithm : str, default "auto"
+        ``auto``, or one of the published algorithms: ``nested``, ``hash``, ``merge``.  All give the same result.
+    approach : str, default "local"
+        How a published algorithm handles windows that differ: ``global``, ``local`` or ``path``.
+    lateness : str, timedelta, int or dict, optional
+        For streams: how late rows may come, for all inputs or by alias.  By default the delay of the input's own
         ``withWatermark``.  Later rows are dropped and counted.
-    idle_timeout
+    idle_timeout : str, timedelta or int, optional
         For streams: an input whose times fall behind those of another by more than this is no longer waited for.
-    partitions
+    partitions : int, optional
         Cells of a stream, which must stay the same between runs on one checkpoint; shuffle partitions in batch.
-        Default: the session's ``spark.sql.shuffle.partitions``.
-    shed
-        For streams: what to do when more arrives than can be joined. ``dt.Harvest()`` looks only where matches are
-        likely; ``dt.RandomDrop()`` drops rows.  Results are then a subset of the exact ones, and the metrics tell
-        how large a one.
+        By default the session's ``spark.sql.shuffle.partitions``.
+    shed : Harvest or RandomDrop, optional
+        For streams: what to do when more arrives than can be joined.  ``dt.Harvest()`` looks only where matches are
+        likely; ``dt.RandomDrop()`` drops rows.  Results are then a subset of the exact ones, and the metrics estimate
+        how large a part.
 
     Returns
     -------
-    A lazy DataFrame with one struct column per alias (the left one only for ``semi`` and ``anti``).
+    DataFrame
+        A lazy frame with one struct column per alias (only the left one for ``semi`` and ``anti``).
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is wrong, or does not go with another one.
+    PredicateError
+        If Spark cannot evaluate the condition.
+    UnboundedJoinError
+        If a stream has no watermark and no ``lateness``.
+    UnknownNameError
+        If an alias or a column does not exist.
+    UnsupportedTypeError
+        If times or compared values have a type that does not fit.
+
+    See Also
+    --------
+    after : A window in one direction.
+    path : Windows along a path of inputs.
+    Harvest : Shed load by looking where matches are likely.
+    watermarked : Give streams their watermarks without rows from the future.
 
     Notes
     -----
     A row with a NULL time or a NULL in a compared expression matches nothing.  Each input has a watermark of its own:
-    its largest time so far less its lateness.  State keeps the rows of the inputs, never partial results, and lets go
-    of a row once no row that may still come can be within its windows.
+    its largest time so far less its lateness.  State keeps the rows of the inputs, never partial results, and evicts
+    a row once no row that may still come can be within its windows.
 
     Examples
     --------
@@ -99,22 +121,23 @@ def window_join(
     """
     from dovetail.spark.frames import check_inputs
     from dovetail.spark.joins.theta import theta_facts
-    from dovetail.spark.joins.window import check_times, watermark_delays, window_join_frame
+    from dovetail.spark.joins.window import input_columns, watermark_delays, window_join_frame
 
     if shed is not None and not isinstance(shed, Harvest | RandomDrop):
         raise ArgumentError(f"shed={shed!r}", accepted="dt.Harvest(...), dt.RandomDrop(...) or None")
     frames = check_inputs(inputs)
     options = Options(how, algorithm, approach, partitions)
-    times, numeric = check_times(frames, time)
+    columns = input_columns(frames)
+    times, numeric = read_times(time, columns)
     graph = window_graph(within, tuple(frames), numeric=numeric)
-    columns = {alias: frame.columns for alias, frame in frames.items()}
-    predicate = Predicate("TRUE") if on is None else parse(on, columns)
+    names = {alias: known.names for alias, known in columns.items()}
+    predicate = Predicate("TRUE") if on is None else parse(on, names)
     facts = theta_facts(frames, predicate)
     streams = [alias for alias in frames if alias in facts.streams]
     delays = read_delays(lateness, watermark_delays(frames, times), times, streams, numeric=numeric)
     idle = None if idle_timeout is None else wait(idle_timeout, "idle_timeout", numeric=numeric)
     plan = plan_window(
-        tuple(frames), predicate, facts, options, graph,
+        tuple(frames), predicate, facts, options, graph, columns=columns,
         times=tuple(times.values()), numeric=numeric, delays=delays, idle=idle, shed=shed,
     )  # fmt: skip
     return window_join_frame(frames, plan)

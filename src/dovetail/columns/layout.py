@@ -6,7 +6,11 @@ short because Spark writes them once for every column and batch; this module is 
 
 from __future__ import annotations
 
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+
+from dovetail.conditions.comparison import Key
 
 POINT_PAYLOAD = "c"
 BOX_PAYLOAD = "d"
@@ -61,6 +65,13 @@ GROUP, LEFT_ROW, RIGHT_ROW, OWNED = "g", "i", "j", "o"
 WEIGHT, SAMPLE_CELL, MOMENT, STRATUM, JOIN_VALUE = "weight", "cell", "at", "stratum", "value"
 """How a result was sampled: what it stands for, where and when, its stratum, and the hash of its join value."""
 
+SLICE = "slice"
+"""The number of a row's slice, behind all other columns, where a window join has a grid."""
+MAX_TIME_HEADER = b"top"
+"""Metadata of a segment without rows: the largest time of an input that a packing task has seen."""
+PACKED_AT_HEADER = b"began"
+"""Metadata of the same segment: when the task that packed it began, in microseconds of the wall clock."""
+
 
 def columns_of(prefix: str, count: int) -> list[str]:
     """The names of so many columns with one prefix.
@@ -90,3 +101,33 @@ class Source:
 
     column: int
     shift: float = 0.0
+
+
+_MOVED = re.compile(r"(?P<column>`.+`)(?: ?(?P<sign>[+-]) ?(?P<number>\d+(?:\.\d*)?|\.\d+))?")
+
+
+def key_source(payload: Sequence[tuple[str, str]], key: Key) -> Source | None:
+    """Where in the payload a key is, if it is there: a bare column, or a double moved by a number.
+
+    Adding a number to a double gives the same bits in NumPy as in Spark, and saves the way through Arrow.  `payload`
+    has the columns as SQL names them, with their types as Spark spells them.
+
+    Examples
+    --------
+    >>> payload = [("`A`.`k`", "int"), ("`A`.`v`", "double")]
+    >>> key_source(payload, Key("`A`.`v` - 2", "DOUBLE", "A"))
+    Source(column=1, shift=-2.0)
+    >>> key_source(payload, Key("`A`.`k`", "BIGINT", "A")) is None
+    True
+    """
+    found = _MOVED.fullmatch(key.sql)
+    if found is None:
+        return None
+    for number, (name, kind) in enumerate(payload):
+        if found["column"] == name:
+            if found["number"] is None:
+                return Source(number) if kind.upper() == key.ddl else None
+            if key.ddl == kind.upper() == "DOUBLE":
+                shift = float(found["number"])
+                return Source(number, -shift if found["sign"] == "-" else shift)
+    return None

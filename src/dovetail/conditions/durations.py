@@ -61,16 +61,16 @@ def amounts(text: str) -> list[tuple[Decimal, str]] | None:
     >>> amounts("an hour") is None
     True
     """
-    found: list[tuple[Decimal, str]] = []
+    parts: list[tuple[Decimal, str]] = []
     rest = text.strip().translate(_MICRO_SIGN)
     while rest:
         match = _AMOUNT.match(rest)
         if match is None:
             return None
         sign, number, unit = match.groups()
-        found.append((Decimal(sign + number), unit.lower()))
+        parts.append((Decimal(sign + number), unit.lower()))
         rest = rest[match.end() :]
-    return found or None
+    return parts or None
 
 
 def singular(word: str) -> str:

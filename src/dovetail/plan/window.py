@@ -1,7 +1,7 @@
 """The plan of a window join.
 
-:func:`plan_window` decides.  It knows the condition with its types, the windows and a few facts about the inputs, and
-no Spark.
+:func:`plan_window` decides and builds the spec.  It knows the condition with its types, the windows and a few facts
+about the inputs, and no Spark.
 """
 
 from __future__ import annotations
@@ -10,17 +10,28 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 
+import pyarrow as pa
+
+from dovetail.columns.layout import key_source
+from dovetail.columns.spark_hash import placed
 from dovetail.conditions.comparison import Key
-from dovetail.conditions.durations import duration, in_words
+from dovetail.conditions.durations import duration
 from dovetail.conditions.forms import Predicate
-from dovetail.conditions.names import bare
-from dovetail.errors import ArgumentError, UnboundedJoinError, is_whole, listing, unknown_alias
+from dovetail.conditions.names import bare, quoted
+from dovetail.errors import (
+    ArgumentError,
+    UnboundedJoinError,
+    UnsupportedTypeError,
+    is_whole,
+    listing,
+    unknown_alias,
+    unknown_column,
+)
 from dovetail.families.shedding.slices import Slices
-from dovetail.families.shedding.spec import KEEP_UP, RandomDrop, Shed
-from dovetail.families.window.graph import Graph, Length
-from dovetail.families.window.pieces import is_band
+from dovetail.families.shedding.spec import RandomDrop, Shed
+from dovetail.families.window.graph import Length, WindowGraph
 from dovetail.families.window.router import choose_grid
-from dovetail.families.window.spec import Conditions, Grid, Options, build_conditions
+from dovetail.families.window.spec import Conditions, Options, WindowJoinSpec, build_conditions
 from dovetail.plan.theta import Facts
 
 EXHAUSTIVE = 2000
@@ -32,49 +43,53 @@ CELLS_PER_STREAMING_TASK = 2
 CELLS_PER_SHEDDING_TASK = 1
 """Cells of one task would take turns, and each would take the time of the others for one that it cannot shorten."""
 
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+_TIMES = ("timestamp", "timestamp_ntz", "date")
+
+
+@dataclass(frozen=True)
+class InputColumns:
+    """The columns of one input: their names, their types as Spark spells them, and the Arrow types they travel in."""
+
+    names: tuple[str, ...]
+    types: tuple[str, ...]
+    arrow: tuple[pa.DataType, ...]
+
+    def number(self, name: str) -> int | None:
+        """The number of a column by its name, in any case; None where there is none."""
+        folded = [column.casefold() for column in self.names]
+        return folded.index(name.casefold()) if name.casefold() in folded else None
+
 
 @dataclass(frozen=True)
 class WindowPlan:
     """What a call will do; :meth:`text` puts it into words."""
 
-    inputs: tuple[str, ...]
+    spec: WindowJoinSpec
     streams: frozenset[str]
     predicate: Predicate
-    conditions: Conditions
-    graph: Graph
-    options: Options
     times: tuple[str, ...]
     """The time column of each input."""
     numeric: bool
-    cells: int
     partitions: int
-    grid: Grid | None
     filters: tuple[tuple[str, str], ...]
     """(alias, condition) that drops rows of an input before the join."""
     rests: tuple[str, ...]
     """Conditions that only Spark evaluates, on matches."""
-    delays: tuple[int, ...]
-    idle: int | None
     shed: Shed | None = None
     slices: Slices | None = None
     """The slices of the windows, where load is shed."""
 
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The aliases, in the user's order."""
+        return self.spec.aliases
+
     def text(self) -> str:
         """The plan as lines of text, most important first."""
-        kind = "stream" if self.streams else "batch"
-        lines = [f"window join, {kind}, how={self.options.how!r}", f"  inputs      {', '.join(self.inputs)}"]
-        lines += [f"  first       {alias} keeps rows where {bare(sql)}" for alias, sql in self.filters]
-        lines += [f"  window      {text}" for text in self._windows()]
-        if self.predicate.sql != "TRUE":
-            lines.append(f"  where       {bare(self.predicate.text)}")
-        lines.append(f"  kernel      {self._kernel()}")
-        lines.append(f"  routing     {self._routing()}")
-        if self.streams:
-            lines += [f"  state       {text}" for text in self._state()]
-        lines += [f"  shed        {text}" for text in self._shed()]
-        if self.rests:
-            lines.append(f"  then        Spark evaluates {bare(' AND '.join(self.rests))} on what the kernel finds")
-        return "\n".join(lines)
+        from dovetail.plan.window_text import plan_text
+
+        return plan_text(self)
 
     def identity(self) -> dict[str, str]:
         """What a stream may not change between two runs on one checkpoint."""
@@ -82,10 +97,10 @@ class WindowPlan:
             "join": "a window join",
             "inputs": ", ".join(self.inputs),
             "condition": bare(self.predicate.sql),
-            "how": self.options.how,
+            "how": self.spec.options.how,
             "time": ", ".join(self.times),
             "window": self._bounds(),
-            "number of partitions": str(self.cells),
+            "number of partitions": str(self.spec.cells),
         }
 
     def _bounds(self) -> str:
@@ -93,96 +108,8 @@ class WindowPlan:
         unit = "" if self.numeric else " microseconds"
         return " or ".join(
             ", ".join(f"{self.inputs[j]} {low} to {high}{unit} after {self.inputs[i]}" for (i, j), (low, high) in given)
-            for given in self.graph.given
+            for given in self.spec.graph.given
         )
-
-    def _length(self, value: int) -> str:
-        if self.numeric:
-            return str(value)
-        return in_words(value)
-
-    def _windows(self) -> list[str]:
-        texts = []
-        for at, bounds in enumerate(self.graph.given):
-            if at:
-                texts.append("or, the other way round")
-            for (i, j), (low, high) in bounds:
-                one, other = self.inputs[i], self.inputs[j]
-                if low == -high:
-                    texts.append(f"{one} and {other} at most {self._length(high)} apart")
-                elif low == 0:
-                    texts.append(f"{other} at most {self._length(high)} after {one}")
-                elif high == 0:
-                    texts.append(f"{one} at most {self._length(-low)} after {other}")
-                else:
-                    texts.append(f"{other} from {self._length(low)} to {self._length(high)} after {one}")
-        given = {pair for bounds in self.graph.given for pair, _ in bounds}
-        hull = self.graph.hull
-        for i in range(len(self.inputs)):
-            for j in range(i + 1, len(self.inputs)):
-                if (i, j) not in given:
-                    first, last = (self._length(int(value)) for value in hull[i, j])
-                    reach = f"{self.inputs[j]} from {first} to {last} after {self.inputs[i]}"
-                    texts.append(f"{reach}, by the shortest path")
-        return texts
-
-    def _kernel(self) -> str:
-        if self.options.algorithm != "auto":
-            names = {"nested": "nested loop", "hash": "hash", "merge": "merge"}
-            return f"{names[self.options.algorithm]} W-join, {self.options.approach} windows, a row at a time"
-        if self.conditions.classes:
-            return "index of time within key; the input with the fewest rows in its window is looked up first"
-        if self.conditions.equalities or any(is_band(c) for c in self.conditions.comparisons):
-            return "index of time within equal keys or buckets of a band, whichever links two inputs"
-        return "index of time alone: no equality and no band narrows it down"
-
-    def _routing(self) -> str:
-        where = f"{self.cells} cells of packed segments"
-        if self.grid is not None and self.grid.keys is None:
-            by = "key and slice of time" if self.conditions.classes else "slice of time"
-            return f"by {by}, rows near a border to both slices; {where}"
-        if self.grid is not None:
-            return f"by slice of the value that the bands share, rows near a border to both slices; {where}"
-        if self.conditions.classes:
-            return f"by hash of the keys; {where}"
-        return "all rows to one cell: no equality or band connects all inputs"
-
-    def _shed(self) -> list[str]:
-        if self.shed is None or self.slices is None:
-            return []
-        shed = self.shed
-        if shed.throttle is not None:
-            when = f"always down to {shed.throttle:g} of the full work"
-        elif shed.target == KEEP_UP:
-            when = "only where a micro-batch takes longer than its rows took to arrive"
-        else:
-            when = f"only where a micro-batch takes longer than {shed.target:g} s"
-        if isinstance(shed, RandomDrop):
-            return [when, "rows dropped at random, each input at the rate that loses least output"]
-        texts = [
-            when,
-            f"work, not rows: slices of {self._length(self.slices.width)} where matches are unlikely are not looked at",
-            f"slices chosen {shed.method} by {shed.metric}, from one histogram for each {shed.histograms}",
-            f"{shed.sample:.0%} of the rows look everywhere, to learn where matches are and to estimate the recall",
-        ]
-        if shed.memory == "selected":
-            texts.append("rows that no direction will look at leave the state early, except one in five")
-        elif shed.memory is not None:
-            texts.append(f"state of at most {shed.memory:,} bytes, {shed.memory // self.cells:,} in a cell")
-        return texts
-
-    def _state(self) -> list[str]:
-        hull = self.graph.hull
-        texts = []
-        for side, alias in enumerate(self.inputs):
-            longest = max(int(hull[side, other, 1]) for other in range(len(self.inputs)) if other != side)
-            late = self._length(self.delays[side])
-            texts.append(
-                f"{alias} for {self._length(max(longest, 0))} beyond the others' watermarks, late after {late}"
-            )
-        if self.idle is not None:
-            texts.append(f"an input that falls behind by more than {self._length(self.idle)} is not waited for")
-        return texts
 
 
 def plan_window(
@@ -190,8 +117,9 @@ def plan_window(
     predicate: Predicate,
     facts: Facts,
     options: Options,
-    graph: Graph,
+    graph: WindowGraph,
     *,
+    columns: Mapping[str, InputColumns],
     times: tuple[str, ...],
     numeric: bool,
     delays: tuple[int, ...],
@@ -206,6 +134,8 @@ def plan_window(
         The aliases, in the user's order.
     predicate, facts, options, graph
         What to join, what is known of the inputs, what the user asked for, and the windows.
+    columns
+        The columns of each input.
     times, numeric
         The time column of each input, and whether it holds whole numbers.
     delays, idle
@@ -213,11 +143,11 @@ def plan_window(
     shed
         How to shed load, if at all.
     """
-    how = options.how
+    kind = options.kind
     slices = None if shed is None else _slices(shed, facts, options, graph, numeric=numeric)
-    if len(inputs) > 2 and how != "inner":
+    if len(inputs) > 2 and not kind.pairs_only:
         raise ArgumentError(
-            f"how={how!r} with {len(inputs)} inputs", accepted="how='inner' for more than two inputs",
+            f"how={options.how!r} with {len(inputs)} inputs", accepted="how='inner' for more than two inputs",
             hint="join two of them first, and join the result with the third",
         )  # fmt: skip
     static = [alias for alias in inputs if alias not in facts.streams]
@@ -228,57 +158,73 @@ def plan_window(
             hint="join a stream with a static input by theta_join, with a band on the two times",
         )
     rests = tuple(rest.sql for rest in predicate.rests)
-    if rests and how != "inner":
+    if rests and not kind.pairs_only:
         raise ArgumentError(
-            f"how={how!r} with the condition {bare(rests[0])}, which only Spark can evaluate",
+            f"how={options.how!r} with the condition {bare(rests[0])}, which only Spark can evaluate",
             accepted="how='inner' with any condition, or another how with comparisons of two inputs only",
             hint="move a condition on one input into a filter of that input",
         )
+    preserved = [alias for alias, kept in zip(inputs, kind.preserved, strict=False) if kept]
     conditions = build_conditions(inputs, facts.equalities, facts.comparisons)
-    kept = {"left": inputs[:1], "anti": inputs[:1], "right": inputs[1:], "full": inputs}.get(how, ())
-    for alias in kept:
-        # Such a row must not be dropped, only kept from matching: a key that is NULL does that.
-        hidden = " AND ".join(f"({f.sql})" for f in predicate.filters if f.alias == alias)
-        if hidden:
-            at = inputs.index(alias)
-            extra = Key(f"CASE WHEN {hidden} THEN 0L END", "BIGINT", alias)
-            keys = list(conditions.keys)
-            keys[at] = (*keys[at], extra)
-            conditions = replace(conditions, keys=tuple(keys))
+    for alias in preserved:
+        conditions = _unfiltered(conditions, inputs.index(alias), alias, predicate)
     streaming = bool(facts.streams)
-    grid = choose_grid(conditions, graph, how, streaming=streaming, numeric=numeric)
+    grid = choose_grid(conditions, graph, kind, streaming=streaming, numeric=numeric)
     partitions = options.partitions or facts.shuffle_partitions
-    spread = conditions.classes or grid is not None
     per_task = CELLS_PER_STREAMING_TASK if streaming else CELLS_PER_TASK
     if shed is not None:
         per_task = CELLS_PER_SHEDDING_TASK
-    cells = per_task * partitions if spread else 1
-    return WindowPlan(
-        inputs=inputs,
-        streams=facts.streams,
-        predicate=predicate,
-        conditions=conditions,
-        graph=graph,
+    cells = per_task * partitions if conditions.classes or grid is not None else 1
+    known = [columns[alias] for alias in inputs]
+    spec = WindowJoinSpec(
+        aliases=inputs,
         options=options,
-        times=times,
-        numeric=numeric,
-        cells=cells,
-        partitions=partitions,
-        grid=grid,
-        filters=tuple((f.alias, f.sql) for f in predicate.filters if f.alias not in kept),
-        rests=rests,
+        graph=graph,
+        times=tuple(known[side].names.index(name) for side, name in enumerate(times)),
+        payload=tuple(len(input_columns.names) for input_columns in known),
+        types=tuple(input_columns.arrow for input_columns in known),
+        keys=conditions.keys,
+        sources=tuple(_sources(alias, columns[alias], conditions.keys[side]) for side, alias in enumerate(inputs)),
+        classes=conditions.classes,
+        equalities=conditions.equalities,
+        comparisons=conditions.comparisons,
         delays=delays,
         idle=idle,
-        shed=shed,
-        slices=slices,
+        cells=cells,
+        grid=grid,
+        numbers=placed(cells, partitions),
+    )
+    filters = tuple((f.alias, f.sql) for f in predicate.filters if f.alias not in preserved)
+    return WindowPlan(
+        spec, facts.streams, predicate, times, numeric, partitions, filters, rests, shed=shed, slices=slices
     )
 
 
-def _slices(shed: Shed, facts: Facts, options: Options, graph: Graph, *, numeric: bool) -> Slices:
+def _unfiltered(conditions: Conditions, side: int, alias: str, predicate: Predicate) -> Conditions:
+    """Conditions for an input whose rows all come out: its filters only keep rows from matching, by a NULL key."""
+    passes = " AND ".join(f"({f.sql})" for f in predicate.filters if f.alias == alias)
+    if not passes:
+        return conditions
+    extra = Key(f"CASE WHEN {passes} THEN 0L END", "BIGINT", alias)
+    keys = list(conditions.keys)
+    keys[side] = (*keys[side], extra)
+    return replace(conditions, keys=tuple(keys))
+
+
+def _sources(alias: str, columns: InputColumns, keys: Sequence[Key]) -> tuple[int | None, ...]:
+    """For each key the payload column that holds it as it is, or None."""
+    payload = [
+        (f"{quoted(alias)}.{quoted(name)}", kind) for name, kind in zip(columns.names, columns.types, strict=True)
+    ]
+    sources = [key_source(payload, key) for key in keys]
+    return tuple(source.column if source is not None and source.shift == 0 else None for source in sources)
+
+
+def _slices(shed: Shed, facts: Facts, options: Options, graph: WindowGraph, *, numeric: bool) -> Slices:
     """The slices of a join that sheds, or why it cannot."""
     if not facts.streams:
         raise ArgumentError("shed= with static inputs", accepted="streams: static inputs set no pace to keep up with")
-    if options.how not in ("inner", "semi"):
+    if options.kind.unmatched:
         raise ArgumentError(
             f"shed= with how={options.how!r}", accepted="how='inner' or 'semi'",
             hint="a row whose match was shed would come out as one without a match",
@@ -287,8 +233,9 @@ def _slices(shed: Shed, facts: Facts, options: Options, graph: Graph, *, numeric
         raise ArgumentError(f"shed= with algorithm={options.algorithm!r}", accepted="algorithm='auto' or 'nested'")
     if isinstance(shed, RandomDrop):
         return Slices.of(graph.hull)
-    if shed.memory is not None and options.how != "inner":
-        raise ArgumentError(f"memory={shed.memory!r} with how={options.how!r}", accepted="how='inner' with memory=")
+    early = f"keep={shed.keep!r}" if shed.memory is None else f"memory={shed.memory!r}"
+    if (shed.memory is not None or shed.keep != "windows") and not options.kind.pairs_only:
+        raise ArgumentError(f"{early} with how={options.how!r}", accepted="how='inner' with memory= or keep=")
     width = None if shed.basic_window is None else wait(shed.basic_window, "basic_window", numeric=numeric)
     slices = Slices.of(graph.hull, None if width is None else max(1, width))
     settings = slices.most ** (len(graph.aliases) - 1)
@@ -298,6 +245,53 @@ def _slices(shed: Shed, facts: Facts, options: Options, graph: Graph, *, numeric
             accepted=f"at most {EXHAUSTIVE:,} of them, or method='double-sided'", hint="give a longer basic_window",
         )  # fmt: skip
     return slices
+
+
+def read_times(time: str | Mapping[str, str], columns: Mapping[str, InputColumns]) -> tuple[dict[str, str], bool]:
+    """The time column of each input as it is spelled there, and whether it holds whole numbers."""
+    if isinstance(time, Mapping):
+        for alias in time:
+            if alias not in columns:
+                raise unknown_alias(str(alias), columns, where="time=")
+        missing = [alias for alias in columns if alias not in time]
+        if missing:
+            raise ArgumentError(
+                f"time= names no column for the input {missing[0]!r}", accepted="a column for every input"
+            )
+    elif not isinstance(time, str) or not time.strip():
+        raise ArgumentError(
+            f"time={time!r} is not a column name",
+            accepted="the name of the time column of all inputs, or a mapping from an alias to a name",
+        )
+    names: dict[str, str] = {}
+    kinds: dict[str, str] = {}
+    for alias, known in columns.items():
+        name = str(time if isinstance(time, str) else time[alias])
+        number = known.number(name)
+        if number is None:
+            raise unknown_column(name, alias, known.names, where="time=")
+        names[alias] = known.names[number]
+        kinds.setdefault(_time_kind(alias, name, known.types[number]), alias)
+    if len(kinds) > 1:
+        given = " and ".join(f"{kind} in {alias!r}" for kind, alias in kinds.items())
+        raise UnsupportedTypeError(f"the times of the inputs are {given}", accepted="times of one kind in all inputs")
+    return names, "bigint" in kinds
+
+
+def _time_kind(alias: str, name: str, kind: str) -> str:
+    """What times of a type are compared as, or why they cannot be."""
+    if kind in _INTEGERS:
+        return "bigint"
+    if kind in _TIMES:
+        return "timestamp_ntz" if kind == "timestamp_ntz" else "timestamp"
+    hint = None
+    if kind.startswith(("float", "double", "decimal")):
+        hint = f"scale it to whole numbers first, such as CAST({name} * 1000 AS BIGINT)"
+    elif kind.startswith("string"):
+        hint = f"turn it into a timestamp first: to_timestamp({name})"
+    raise UnsupportedTypeError(
+        f"time={name!r} has the type {kind} in {alias!r}", accepted="timestamps, dates or whole numbers", hint=hint
+    )
 
 
 def read_delays(
@@ -325,10 +319,10 @@ def read_delays(
             delays.append(watermark or 0)
         else:
             name = times[alias]
-            cure = f"lateness={{{alias!r}: 10}}" if numeric else f"frame.withWatermark({name!r}, '10 seconds')"
+            remedy = f"lateness={{{alias!r}: 10}}" if numeric else f"frame.withWatermark({name!r}, '10 seconds')"
             raise UnboundedJoinError(
                 f"the stream {alias!r} has no watermark on {name!r}, so no row of the others could ever go",
-                accepted=f"a stream with a watermark, such as {cure}, or lateness=",
+                accepted=f"a stream with a watermark, such as {remedy}, or lateness=",
             )
     return tuple(delays)
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dovetail.columns.layout import KEY, KEY_HASH, Source
+from dovetail.columns.layout import KEY, KEY_HASH, Source, key_source
 from dovetail.conditions.comparison import Key
 from dovetail.conditions.names import quoted
 from dovetail.spark.frames import Side
@@ -23,25 +22,10 @@ def key_columns(keys: Sequence[Key], prefix: str = KEY, *, only: str | None = No
     return [F.expr(f"{cast} AS {prefix}{at}") for at, cast in enumerate(casts)]
 
 
-_MOVED = re.compile(r"(?P<column>`.+`)(?: ?(?P<sign>[+-]) ?(?P<number>\d+(?:\.\d*)?|\.\d+))?")
-
-
 def payload_source(side: Side, key: Key) -> Source | None:
-    """Where in the payload a key is, if it is there: a bare column, or a double moved by a number.
-
-    Adding a number to a double gives the same bits in NumPy as in Spark, and saves the way through Arrow.
-    """
-    moved = _MOVED.fullmatch(key.sql)
-    if moved is None:
-        return None
-    for at, (alias, field) in enumerate(side.payload):
-        if moved["column"] == f"{quoted(alias)}.{quoted(field.name)}":
-            if moved["number"] is None:
-                return Source(at) if ddl_of(field.dataType) == key.ddl else None
-            if key.ddl == "DOUBLE" and isinstance(field.dataType, T.DoubleType):
-                shift = float(moved["number"])
-                return Source(at, -shift if moved["sign"] == "-" else shift)
-    return None
+    """Where in the payload of a side a key is, if it is there."""
+    payload = [(f"{quoted(alias)}.{quoted(field.name)}", ddl_of(field.dataType)) for alias, field in side.payload]
+    return key_source(payload, key)
 
 
 def ddl_of(kind: T.DataType) -> str:

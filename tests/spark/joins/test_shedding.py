@@ -13,12 +13,12 @@ import pytest
 
 import dovetail as dt
 from dovetail.errors import ArgumentError
-from dovetail.families.shedding.paper.workload import Wandering
+from dovetail.families.shedding.paper.workload import DriftingStreams
 
 ON = "ABS(A.v - B.v) <= 1 AND ABS(B.v - C.v) <= 1"
 LAGS = {"A": 0.0, "B": 1.0, "C": 2.0}
 WINDOW, CALLS = 4_000_000, 2
-TABLES = dict(zip(LAGS, Wandering((2.0,) * 3, tuple(LAGS.values()), 60.0).made(10.0, seed=2), strict=True))
+TABLES = dict(zip(LAGS, DriftingStreams((2.0,) * 3, tuple(LAGS.values()), 60.0).made(10.0, seed=2), strict=True))
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +101,7 @@ def test_dropping_is_a_subset(spark, folder):
 
 def test_the_plan_says_what_will_be_shed(spark, folder, capsys):
     joined = dt.window_join(
-        streams(spark, folder), on=ON, time="t", within=WINDOW, lateness=0, shed=dt.Harvest(memory=1 << 20)
+        streams(spark, folder), on=ON, time="t", within=WINDOW, lateness=0, shed=dt.Harvest(memory="1 MiB")
     )
     dt.explain(joined)
     text = capsys.readouterr().out

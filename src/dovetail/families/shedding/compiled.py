@@ -6,7 +6,7 @@ import numpy as np
 
 from dovetail.columns.codes import Codes
 from dovetail.columns.numba_cache import njit
-from dovetail.families.shedding.model import Floats
+from dovetail.families.shedding.optimizer.model import Floats
 from dovetail.families.window.compiled import first_from
 from dovetail.families.window.encode import Index
 
@@ -29,7 +29,7 @@ def extend_thinned(
 ) -> tuple[Index, Index, int, int]:  # pragma: no cover - compiled
     """Pairs as in :func:`dovetail.families.window.compiled.extend`, of one row in `step` of those in reach.
 
-    Each partial match begins at a place of its own, `phases` in [0, step), so every row has the same chance.  Also
+    Each partial match begins at a position of its own, `phases` in [0, step), so every row has the same chance.  Also
     gives how many rows were compared, and how many were in reach.
     """
     room = 1024

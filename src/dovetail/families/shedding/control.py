@@ -1,4 +1,4 @@
-"""What a cell knows beside its rows: its throttle, what it looks at, what it has learned, and when it last ran.
+"""The control state of a cell: its throttle, what it looks at, what it has learned, and when it last ran.
 
 It is one small segment of the cell's state, so a restarted query goes on where it was.
 """
@@ -8,22 +8,23 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, astuple, dataclass, field, fields
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.families.shedding.learning import Learned, from_batch, to_batch
-from dovetail.families.shedding.model import Flags, Floats, Ints
-from dovetail.families.shedding.ordering import join_orders
+from dovetail.families.shedding.optimizer.model import Flags, Floats, Ints
+from dovetail.families.shedding.optimizer.orders import join_orders
+from dovetail.families.shedding.optimizer.statistics import Learned
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import KEEP_UP, Shed
-from dovetail.families.shedding.throttle import UNIT, Expected, Watch, load, throttled
+from dovetail.families.shedding.throttle import UNIT, Expected, TimeModel, load, throttled
 
 SEGMENT = "shedding"
 ENOUGH = 2e6
-"""Comparisons from which on plans can be held against what was done."""
-AROUND = 1.0
+"""Comparisons from which on a plan can be compared with what was done."""
+OUTSIDE = 1.0
 """Seconds that a micro-batch takes before its rows are packed and after its cells are done, as long as no measure
 of it is better.
 """
@@ -32,8 +33,8 @@ SLOWLY = 1.05
 
 
 @dataclass
-class Wall:
-    """The last micro-batch by the clock on the wall, and what is known from those before it."""
+class WallClock:
+    """The last micro-batch by the wall clock, and what is known from those before it."""
 
     began: float = 0.0
     ended: float = 0.0
@@ -42,10 +43,10 @@ class Wall:
     planned: float = 0.0
     done: float = 0.0
     """Comparisons planned, and those done."""
-    off: float = 1.0
-    """What is done for each one planned."""
-    around: float = AROUND
-    """Seconds of a micro-batch that no cell sees."""
+    overrun: float = 1.0
+    """Comparisons done for each one planned."""
+    outside: float = OUTSIDE
+    """Seconds of a micro-batch before its rows are packed and after its cells are done, which no cell sees."""
     rest: float = 0.0
     """Seconds that a cell sees and that are not joining."""
     calls: float = 0.0
@@ -67,8 +68,8 @@ class Control:
     call: int = 0
     since: float = np.nan
     """The event time of the last adaptation."""
-    wall: Wall = field(default_factory=lambda: Wall())
-    watch: Watch = field(default_factory=Watch)
+    wall: WallClock = field(default_factory=WallClock)
+    timing: TimeModel = field(default_factory=TimeModel)
 
     @classmethod
     def new(cls, slices: Slices) -> Control:
@@ -79,34 +80,29 @@ class Control:
 
     @classmethod
     def load(cls, slices: Slices, state: Mapping[str, pa.RecordBatch]) -> Control:
-        """Take up what an earlier call stored; where other slices were asked for since, learn anew."""
+        """Take up what an earlier call stored; where other slices were asked for since, learn again."""
         control = cls.new(slices)
         if SEGMENT not in state:
             return control
-        found = from_batch(state[SEGMENT])
-        control.z, control.call, control.since = float(found["z"]), int(found["call"]), float(found["since"])
-        control.keep, control.held = found["keep"], found["held"]
-        control.wall = Wall(*found["wall"].tolist())
-        control.watch = Watch(found["watch"], found["doubt"])
-        if found["selected"].shape == control.selected.shape:
-            control.selected = found["selected"] > 0
-            control.orders = found["orders"].astype(np.int64)
-            names = [one.name for one in fields(Learned)]
-            if all(found[name].shape == getattr(control.learned, name).shape for name in names):
-                control.learned = Learned(**{name: found[name] for name in names})
+        arrays = _from_batch(state[SEGMENT])
+        control.z, control.call, control.since = float(arrays["z"]), int(arrays["call"]), float(arrays["since"])
+        control.keep, control.held = arrays["keep"], arrays["held"]
+        control.wall = WallClock(*arrays["wall"].tolist())
+        control.timing = TimeModel(arrays["watch"], arrays["doubt"])
+        if arrays["selected"].shape == control.selected.shape:
+            control.selected = arrays["selected"] > 0
+            control.orders = arrays["orders"].astype(np.int64)
+            names = [sums.name for sums in fields(Learned)]
+            if all(arrays[name].shape == getattr(control.learned, name).shape for name in names):
+                control.learned = Learned(**{name: arrays[name] for name in names})
         return control
 
     def batch(self) -> pa.RecordBatch:
         """The segment to store."""
         own = {name: np.asarray(getattr(self, name)) for name in ("selected", "orders", "keep", "held")}
-        own |= {"wall": np.array(astuple(self.wall)), "watch": self.watch.values, "doubt": self.watch.doubt}
+        own |= {"wall": np.array(astuple(self.wall)), "watch": self.timing.values, "doubt": self.timing.covariance}
         own |= {name: np.asarray(float(getattr(self, name))) for name in ("z", "call", "since")}
-        return to_batch({**own, **asdict(self.learned)})
-
-    @property
-    def whole(self) -> bool:
-        """Whether every direction looks at everything."""
-        return self.z >= 1.0
+        return _to_batch({**own, **asdict(self.learned)})
 
 
 class Pace(Protocol):
@@ -121,7 +117,7 @@ class Pace(Protocol):
 
 @dataclass(frozen=True)
 class WallPace:
-    """The throttle on Spark: adapts in every micro-batch, by the clock on the wall.
+    """The throttle on Spark: adapts in every micro-batch, by the wall clock.
 
     `began` is when the rows of this micro-batch were packed, by the packing tasks' own clock.  The work ahead is known
     from the rows that are there, and the time it takes from the last micro-batch: an overload is met in the
@@ -150,9 +146,9 @@ class WallPace:
         ahead = full() if wall.calls > 0 else None
         if ahead is None:
             return z
-        always, each = control.watch.values.tolist()
-        rest = wall.rest + wall.around if wall.calls > 1 else 0.0
-        expected = Expected(interval, joining=z * ahead * wall.off * each / UNIT, rest=rest + always)
+        always, each = control.timing.values.tolist()
+        rest = wall.rest + wall.outside if wall.calls > 1 else 0.0
+        expected = Expected(interval, joining=z * ahead * wall.overrun * each / UNIT, rest=rest + always)
         z = throttled(z, load(expected, target), self.shed.boost)
         wall.planned = z * ahead
         return z
@@ -160,17 +156,17 @@ class WallPace:
     def _look_back(self, control: Control, began: float, target: float | None) -> None:
         """What the last micro-batch tells, now that the next one has begun."""
         wall = control.wall
-        control.watch.see(wall.done, wall.joined)
+        control.timing.observe(wall.done, wall.joined)
         if wall.planned > ENOUGH:
-            # More at once, less by and by, as with the rest below: an overrun hurts, a cautious plan hardly.
-            off = wall.done / wall.planned
-            wall.off = min(4.0, max(0.25, off, (wall.off + off) / 2))
+            # Up at once, down gradually, as with the rest below: an overrun hurts, a cautious plan hardly.
+            overrun = wall.done / wall.planned
+            wall.overrun = min(4.0, max(0.25, overrun, (wall.overrun + overrun) / 2))
         gap = max(0.0, began - wall.ended)
         # A gap beyond the target is no proof: the trigger interval may be longer than the target, or a moment longer.
-        beyond = target is not None and wall.ended - wall.began + wall.around > target
-        wall.around = gap if beyond else min(AROUND, SLOWLY * wall.around, gap)
+        beyond = target is not None and wall.ended - wall.began + wall.outside > target
+        wall.outside = gap if beyond else min(OUTSIDE, SLOWLY * wall.outside, gap)
         rest = max(0.0, wall.ended - wall.began - wall.joined)
-        # Longer at once, shorter by and by.
+        # Up at once, down gradually.
         wall.rest = max(rest, (wall.rest + rest) / 2)
 
     def done(self, control: Control, joined: float, done: float) -> None:
@@ -178,3 +174,24 @@ class WallPace:
         wall = control.wall
         wall.ended, wall.joined, wall.done = time.time(), joined, done
         wall.calls += 1
+
+
+def _to_batch(arrays: Mapping[str, npt.NDArray[Any]]) -> pa.RecordBatch:
+    """Arrays of numbers as a segment of state."""
+    return pa.RecordBatch.from_pydict(
+        {
+            "name": list(arrays),
+            "shape": [list(array.shape) for array in arrays.values()],
+            "values": [np.asarray(array, dtype=np.float64).ravel() for array in arrays.values()],
+        },
+        schema=pa.schema([("name", pa.string()), ("shape", pa.list_(pa.int64())), ("values", pa.list_(pa.float64()))]),
+    )
+
+
+def _from_batch(batch: pa.RecordBatch) -> dict[str, Floats]:
+    """The arrays of a segment of state."""
+    arrays = {}
+    for name, shape, values in zip(*(batch.column(at) for at in range(3)), strict=True):
+        array = values.values.to_numpy(zero_copy_only=False).astype(np.float64)
+        arrays[name.as_py()] = array.reshape(shape.as_py()).copy()
+    return arrays

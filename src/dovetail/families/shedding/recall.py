@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dovetail.families.shedding.model import Flags, Floats
+from dovetail.families.shedding.optimizer.model import Flags, Floats
 from dovetail.families.window.encode import Index
 
 CRITICAL = 1.959963984540054
@@ -62,7 +62,7 @@ class Sample:
         return cls(*(np.concatenate([np.empty(0, kind), *(p[at] for p in parts)]) for at, kind in enumerate(kinds)))
 
 
-def missed_matches(found: Sample, rows: int, sample: float, part: float, *, whole: bool) -> Missed:
+def missed_matches(found: Sample, rows: int, sample: float, part: float, *, everywhere: bool) -> Missed:
     """What one direction missed in one micro-batch.
 
     Parameters
@@ -73,7 +73,7 @@ def missed_matches(found: Sample, rows: int, sample: float, part: float, *, whol
         Rows that were shredded.
     sample, part
         The chance of a row to be shredded, and of a match of it to be found.
-    whole
+    everywhere
         Whether harvesting looks everywhere: then it misses nothing that is held.
 
     Examples
@@ -81,11 +81,11 @@ def missed_matches(found: Sample, rows: int, sample: float, part: float, *, whol
     One row in ten looked everywhere.  It found three matches, one of which harvesting would have missed:
 
     >>> flags, none = np.array([True, False, True]), np.full(3, -1)
-    >>> found = missed_matches(Sample(np.array([4, 4, 7]), flags, np.ones(3), none), 5, 0.1, 1.0, whole=False)
+    >>> found = missed_matches(Sample(np.array([4, 4, 7]), flags, np.ones(3), none), 5, 0.1, 1.0, everywhere=False)
     >>> round(found.total, 9)
     9.0
     """
-    if whole and part >= 1.0 and not (found.weights > 1.0).any():
+    if everywhere and part >= 1.0 and not (found.weights > 1.0).any():
         return Missed()
     if rows == 0:
         # Nobody looked: nothing is known to be missed, and nothing is known not to be.

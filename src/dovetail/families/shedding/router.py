@@ -1,4 +1,4 @@
-"""Where rows go: as in a window join; the news of how far an input has come also says when its packing began."""
+"""Where rows go: as in a window join; what says how far an input has come also says when its packing began."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from dovetail.families.shedding.stream import BEGAN, MILLION
+from dovetail.columns.layout import PACKED_AT_HEADER
+from dovetail.families.shedding.stream import MILLION
 from dovetail.families.window.router import WindowRouter
 
 
 @dataclass(frozen=True)
 class SheddingRouter(WindowRouter):
-    """The router of a window join, with a stop watch: workers do not see Spark's own progress reports."""
+    """The router of a window join, which also takes the time: workers do not see Spark's own progress reports."""
 
     began: list[int] = field(default_factory=list, compare=False)
     """When this task saw its first rows, in microseconds; empty before."""
@@ -25,9 +26,9 @@ class SheddingRouter(WindowRouter):
         return super().parts(block)
 
     def ticks(self, top: int) -> list[tuple[int, pa.RecordBatch]]:
-        """The news, for every cell."""
+        """A segment without rows for every cell, with the time at which packing began."""
         stamp = str(self.began[0] if self.began else int(time.time() * MILLION)).encode()
-        news = super().ticks(top)
         return [
-            (cell, one.replace_schema_metadata({**(one.schema.metadata or {}), BEGAN: stamp})) for cell, one in news
+            (cell, header.replace_schema_metadata({**(header.schema.metadata or {}), PACKED_AT_HEADER: stamp}))
+            for cell, header in super().ticks(top)
         ]

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import ArgumentError
-from dovetail.families.shedding.model import Flags, Ints
-from dovetail.families.window.rows import Windows
+from dovetail.families.shedding.optimizer.model import Flags, Ints
+from dovetail.families.window.graph import WindowMatrix
 
 MOST = 400
 """Slices of one window at most."""
@@ -49,7 +49,7 @@ class Slices:
     counts: Ints
 
     @classmethod
-    def of(cls, hull: Windows, width: int | None = None) -> Slices:
+    def of(cls, hull: WindowMatrix, width: int | None = None) -> Slices:
         """Slices of windows; `width` is a tenth of the longest reach by default."""
         youngest, oldest = -hull[..., 1], -hull[..., 0]
         reach = int(max(abs(int(hull.min())), int(hull.max()), 1))

@@ -1,6 +1,6 @@
-"""Cells of window joins that shed load: what they have in common, and the harvesting of windows.
+"""The streaming kernels of window joins that shed load: what they have in common, and the harvesting of windows.
 
-Harvesting and dropping (`dropping.py`) are the window join's own kernel.  What they change is where partial matches
+Harvesting and dropping (`stream_drop.py`) are the window join's own kernel.  What they change is where partial matches
 look, and which rows come in; so with the throttle at 1 they give what it gives, and otherwise a subset of it.
 """
 
@@ -14,24 +14,30 @@ from itertools import permutations
 import numpy as np
 import pyarrow as pa
 
+from dovetail.columns.layout import PACKED_AT_HEADER
 from dovetail.families.shedding.control import SEGMENT, Control, Pace, WallPace
-from dovetail.families.shedding.memory import SHARE, Left, entry_value, looked_at_since, match_weights
-from dovetail.families.shedding.model import INDEXED, NESTED, Costs, Flags, Floats, Ints
-from dovetail.families.shedding.ordering import beginning_with, steady_orders
+from dovetail.families.shedding.kernel import HarvestSearch, ShredSearch
+from dovetail.families.shedding.memory import (
+    SHARE,
+    EvictedSample,
+    amount,
+    looked_at_since,
+    match_weights,
+    segment_value,
+)
+from dovetail.families.shedding.optimizer.fractions import harvest_counts
+from dovetail.families.shedding.optimizer.model import INDEXED, NESTED, Costs, Flags, Floats, Ints
+from dovetail.families.shedding.optimizer.orders import beginning_with, steady_orders
 from dovetail.families.shedding.recall import Missed, Sample, missed_matches
-from dovetail.families.shedding.searching import HarvestSearch, ShredSearch
-from dovetail.families.shedding.settings import harvest_counts
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest, Shed
 from dovetail.families.window.encode import Index
-from dovetail.families.window.pieces import Partial, Pile
-from dovetail.families.window.state import Entry
-from dovetail.families.window.stream import Found, Fresh, Owners, WindowJoinKernel
+from dovetail.families.window.indexes import BY_TIME, IndexedInput, PartialMatches
+from dovetail.families.window.state import StoredSegment
+from dovetail.families.window.stream import MatchBatch, NewRows, Origins, WindowJoinKernel
 from dovetail.families.window.stream import metric_names as window_metrics
 from dovetail.family import Changes
 
-BEGAN = b"began"
-"""Metadata of a segment without rows: when the task that packed it began, in microseconds of the wall clock."""
 MILLION = 1_000_000
 FEW = 64
 """Rows that tell how full the slices are, where all rows look everywhere."""
@@ -56,12 +62,12 @@ def slice_metrics(aliases: Sequence[str], slices: Slices) -> dict[tuple[int, int
 
 @dataclass
 class SheddingKernel(WindowJoinKernel):
-    """What harvesting and dropping share: the throttle, the join orders and the books."""
+    """What harvesting and dropping share: the throttle, the join orders and the accounting."""
 
     shed: Shed = field(default_factory=Harvest)
     slices: Slices | None = None
     pace: Pace | None = None
-    """Decides the throttle; None for the clock on the wall."""
+    """Decides the throttle; None for the wall clock."""
     costs: Costs = INDEXED
 
     def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
@@ -82,10 +88,10 @@ class SheddingKernel(WindowJoinKernel):
         self._random = np.random.default_rng([self.shed.seed, self.control.call])
 
     def push(self, side: int, rows: pa.RecordBatch) -> None:
-        """Take in new rows, or the news of how far an input has come and when its packing began."""
+        """Take in new rows, or a header that says how far an input has come and when its packing began."""
         metadata = rows.schema.metadata or {}
-        if BEGAN in metadata:
-            began = int(metadata[BEGAN])
+        if PACKED_AT_HEADER in metadata:
+            began = int(metadata[PACKED_AT_HEADER])
             self._began = began if self._began is None else min(began, self._began)
         super().push(side, rows)
 
@@ -98,40 +104,39 @@ class SheddingKernel(WindowJoinKernel):
             self._pace.done(control, self.joined, self.effort)
         self.counters["throttle"] = round(control.z * MILLION)
         self.counters["work"] = round(self.work)
-        names = ("missed", "missed_variance", "missed_event")
         values = (self.missed.total, self.missed.variance, self.missed.event)
-        self.counters |= {name: min(round(value), 1 << 60) for name, value in zip(names, values, strict=True)}
+        self.counters |= {name: min(round(value), 1 << 60) for name, value in zip(RECALL, values, strict=True)}
         changes.stored[SEGMENT] = control.batch()
         return changes
 
     # ----------------------------------------------------------------------------------------------------------
 
-    def _found(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[Found]:
+    def _find_matches(self, new: list[NewRows | None], stored: list[list[StoredSegment]]) -> Iterator[MatchBatch]:
         began = time.perf_counter()
-        turns = list(self._turns(fresh, held))
+        turns = list(self._turns(new, stored))
         self._pace = self.pace or WallPace(self.shed, None if self._began is None else self._began / MILLION)
         z = self._pace.decide(self.control, lambda: self._full_work(turns))
         if z is not None:
             self._adapt(z)
-        for turn, piles, owners in turns:
-            for seen, matches in self._matches(turn, piles):
-                yield seen, matches, owners
+        for turn, inputs, origins in turns:
+            for searched, matches in self._matches(turn, inputs):
+                yield MatchBatch(searched, matches, origins)
         # Passing results on is part of it: fewer matches, less to pass on.
         self.joined = time.perf_counter() - began
 
-    def _matches(self, turn: int, piles: list[Pile]) -> Iterator[tuple[list[Pile], Partial]]:
+    def _matches(self, turn: int, inputs: list[IndexedInput]) -> Iterator[tuple[list[IndexedInput], PartialMatches]]:
         raise NotImplementedError
 
-    def _full_work(self, turns: list[tuple[int, list[Pile], Owners]]) -> float | None:
+    def _full_work(self, turns: list[tuple[int, list[IndexedInput], Origins]]) -> float | None:
         """Comparisons of the full join of what is there now, by the model; None where nothing is known yet."""
         control, learned = self.control, self.control.learned
         rates, rows = np.zeros(len(self.spec.aliases)), np.zeros_like(learned.rows)
-        for turn, piles, _ in turns:
-            rates[turn] = piles[turn].size / control.keep[turn]
-            for side, pile in enumerate(piles):
+        for turn, inputs, _ in turns:
+            rates[turn] = inputs[turn].size / control.keep[turn]
+            for side, looked_up in enumerate(inputs):
                 if side != turn:
-                    counts = slice_rows(self._slices, turn, side, piles[turn].times, pile)
-                    rows[turn, side] = counts / piles[turn].size / control.held[side]
+                    counts = slice_rows(self._slices, turn, side, inputs[turn].times, looked_up)
+                    rows[turn, side] = counts / inputs[turn].size / control.held[side]
         model = learned.model(self._slices, control.orders, "pair", INDEXED, rates=rates, rows=rows)
         if len(turns) == rates.size:
             self._present = rates, rows
@@ -147,14 +152,14 @@ class SheddingKernel(WindowJoinKernel):
         raise NotImplementedError
 
     def _reorder(self, orders: Ints) -> None:
-        """Take up other join orders; what was known of the places of the old ones does not hold."""
+        """Take up other join orders; what was known of the positions in the old ones does not hold."""
         control = self.control
         for i in np.flatnonzero((orders != control.orders).any(axis=1)):
-            control.learned.forget_places(int(i))
+            control.learned.forget_positions(int(i))
         control.orders = orders
 
     def _fade(self) -> None:
-        seen = [top for top in self._tops if top is not None]
+        seen = [max_time for max_time in self._max_times if max_time is not None]
         if not seen:
             return
         now, since = float(max(seen)), self.control.since
@@ -165,28 +170,28 @@ class SheddingKernel(WindowJoinKernel):
             stays = np.exp(-2 * (now - since) / reach)
             self.control.held = stays * self.control.held + (1 - stays) * self.control.keep
 
-    def _search(self, turn: int, piles: list[Pile], order: Ints, **more: object) -> HarvestSearch:
+    def _search(self, turn: int, inputs: list[IndexedInput], order: Ints, **more: object) -> HarvestSearch:
         kind = ShredSearch if "part" in more else HarvestSearch
         sides = tuple(int(side) for side in order)
-        return kind(self.spec, piles, driver=turn, order=sides, scan=self._scan, **more)  # type: ignore[arg-type]
+        return kind(self.spec, inputs, driver=turn, order=sides, scan=self._scan, **more)  # type: ignore[arg-type]
 
-    def _booked(self, search: HarvestSearch) -> None:
+    def _count_work(self, search: HarvestSearch) -> None:
         """Count the work of a search."""
         self.counters["comparisons"] += search.compared
         self.work += search.work(self.costs)
         self.effort += search.work(INDEXED)
 
     def _learn(
-        self, turn: int, piles: list[Pile], rows: Index, search: HarvestSearch, part: float, usual: bool
+        self, turn: int, inputs: list[IndexedInput], rows: Index, search: HarvestSearch, part: float, usual: bool
     ) -> None:
         """What some rows that looked everywhere tell about selectivities and costs."""
         learned, slices = self.control.learned, self._slices
-        times = piles[turn].times[rows]
+        times = inputs[turn].times[rows]
         learned.drivers[turn] += rows.size
-        windows = np.zeros(len(piles))
-        for side, pile in enumerate(piles):
+        windows = np.zeros(len(inputs))
+        for side, looked_up in enumerate(inputs):
             if side != turn:
-                counts = slice_rows(slices, turn, side, times, pile)
+                counts = slice_rows(slices, turn, side, times, looked_up)
                 learned.rows[turn, side] += counts / self.control.held[side]
                 windows[side] = counts.sum() / max(rows.size, 1)
         first = search.order[0]
@@ -194,7 +199,7 @@ class SheddingKernel(WindowJoinKernel):
         learned.first_found[turn, first] += search.found[0] / part
         if not usual:
             return
-        # Partial matches at each place, had the first window not been thinned out.
+        # Partial matches at each position, had the first window not been thinned out.
         probes = np.concatenate([[float(rows.size)], search.found[:-1] / part])
         scale = np.array([1.0, *[1 / part] * (len(search.order) - 1)])
         learned.reach[turn] += probes * windows[list(search.order)]
@@ -202,19 +207,19 @@ class SheddingKernel(WindowJoinKernel):
         learned.found[turn] += search.found / part
 
 
-def slice_rows(slices: Slices, i: int, l: int, times: Index, pile: Pile) -> Floats:  # noqa: E741 - the paper's name
-    """Rows of a pile in each slice, as rows of these times see them, added up."""
+def slice_rows(slices: Slices, i: int, l: int, times: Index, rows: IndexedInput) -> Floats:  # noqa: E741 - as in the paper
+    """Rows of an input in each slice, as rows of these times see them, added up."""
     counts, asked = np.zeros(slices.most), times.size
     if times.size > FEW:
         times = times[:: -(-times.size // FEW)]
     # Ages grow as times fall: the border of an age is a time, and a slice lies between two of them.
     borders = times[:, None] - slices.ages(i, l)[None, :]
     size = borders.shape[1] - 1
-    for piece in pile.pieces:
-        if piece.size:
-            ordered = piece.sorted(("time", 0)).times
-            places = np.searchsorted(ordered, borders.ravel(), side="right").reshape(borders.shape)
-            counts[:size] += (places[:, :-1] - places[:, 1:]).sum(axis=0)
+    for segment in rows.segments:
+        if segment.size:
+            ordered = segment.index(BY_TIME).times
+            positions = np.searchsorted(ordered, borders.ravel(), side="right").reshape(borders.shape)
+            counts[:size] += (positions[:, :-1] - positions[:, 1:]).sum(axis=0)
     return counts * (asked / max(times.size, 1))
 
 
@@ -227,7 +232,7 @@ class HarvestKernel(SheddingKernel):
         super().restore(state, watermark)
         assert isinstance(self.shed, Harvest)
         self._harvest: Harvest = self.shed
-        self._left = Left.load(self.spec, state)
+        self._evicted = EvictedSample.load(self.spec, state)
 
     def _configure(self, z: float) -> None:
         control, shed = self.control, self._harvest
@@ -242,43 +247,49 @@ class HarvestKernel(SheddingKernel):
             return
         control.selected = model.selected(harvest_counts(model, z, method=shed.method, metric=shed.metric))
 
-    def _matches(self, turn: int, piles: list[Pile]) -> Iterator[tuple[list[Pile], Partial]]:
-        size = piles[turn].size
+    def _matches(self, turn: int, inputs: list[IndexedInput]) -> Iterator[tuple[list[IndexedInput], PartialMatches]]:
+        size = inputs[turn].size
         self.control.learned.pace[turn] += size
-        shredded = self._random.random(size) < self._harvest.sample
+        shredded = self._random.random(size) < self._harvest.sample_fraction
         self.counters["shredded"] += int(shredded.sum())
-        yield from self._harvested(turn, piles, np.flatnonzero(~shredded))
-        yield from self._shredded(turn, piles, np.flatnonzero(shredded), size)
+        yield from self._harvested(turn, inputs, np.flatnonzero(~shredded))
+        yield from self._shredded(turn, inputs, np.flatnonzero(shredded), size)
 
-    def _harvested(self, turn: int, piles: list[Pile], rows: Index) -> Iterator[tuple[list[Pile], Partial]]:
+    def _harvested(
+        self, turn: int, inputs: list[IndexedInput], rows: Index
+    ) -> Iterator[tuple[list[IndexedInput], PartialMatches]]:
         selected = self.control.selected[turn]
         spans = [self._slices.spans(turn, side, selected[side]) for side in self.spec.sides]
         if rows.size == 0 or not all(spans[side] for side in self.spec.sides if side != turn):
             return
-        search = self._search(turn, piles, self.control.orders[turn], spans=spans)
+        search = self._search(turn, inputs, self.control.orders[turn], spans=spans)
         for matches in search.matches(turn, rows):
-            yield piles, matches
-        self._booked(search)
+            yield inputs, matches
+        self._count_work(search)
 
-    def _shredded(self, turn: int, piles: list[Pile], rows: Index, size: int) -> Iterator[tuple[list[Pile], Partial]]:
-        part = min(1.0, self.control.z)
-        whole = bool(self.control.selected[turn][self._slices.everything()[turn]].all())
+    def _shredded(
+        self, turn: int, inputs: list[IndexedInput], rows: Index, size: int
+    ) -> Iterator[tuple[list[IndexedInput], PartialMatches]]:
+        part, fraction = min(1.0, self.control.z), self._harvest.sample_fraction
+        everywhere = bool(self.control.selected[turn][self._slices.everything()[turn]].all())
         if rows.size == 0:
-            self.missed += missed_matches(Sample.of([]), 0, self._harvest.sample, part, whole=whole)
+            self.missed += missed_matches(Sample.of([]), 0, fraction, part, everywhere=everywhere)
             return
         order, usual = self._order_to_try(turn)
-        piles, weights = self._left.piles(piles, turn)
-        search = self._search(turn, piles, order, part=part, random=self._random)
-        found = []
+        inputs, weights = self._evicted.appended(inputs, turn)
+        search = self._search(turn, inputs, order, part=part, random=self._random)
+        sampled = []
         for matches in search.matches(turn, rows):
-            weight, source = match_weights(piles, weights, matches)
-            found.append((matches[turn], self._would_harvest(turn, piles, matches) & (source < 0), weight, source))
-            times = {side: piles[side].times[matches[side]] for side in self.spec.sides}
+            weight, source = match_weights(inputs, weights, matches)
+            sampled.append((matches[turn], self._would_harvest(turn, inputs, matches) & (source < 0), weight, source))
+            times = {side: inputs[side].times[matches[side]] for side in self.spec.sides}
             self.control.learned.see_matches(self._slices, turn, times, weight / part)
-            yield piles, matches
-        self._booked(search)
-        self._learn(turn, piles, rows, search, part, usual)
-        self.missed += missed_matches(Sample.of(found), rows.size, self._harvest.sample, part, whole=whole)
+            yield inputs, matches
+        self._count_work(search)
+        self._learn(turn, inputs, rows, search, part, usual)
+        self.missed += missed_matches(
+            Sample.of(sampled), rows.size, self._harvest.sample_fraction, part, everywhere=everywhere
+        )
         looked = search.looked[0] + search.looked[1:].sum() / part + self.costs.probe * search.probes.sum() / part
         self.counters["work_full"] += round((looked + self.costs.emit * search.found.sum() / part) * size / rows.size)
 
@@ -290,13 +301,13 @@ class HarvestKernel(SheddingKernel):
         first = int(order[(self.control.call // 2) % order.size])
         return beginning_with(order, first), bool(first == order[0])
 
-    def _would_harvest(self, turn: int, piles: list[Pile], matches: Mapping[int, Index]) -> Flags:
+    def _would_harvest(self, turn: int, inputs: list[IndexedInput], matches: Mapping[int, Index]) -> Flags:
         selected = self.control.selected[turn]
-        times = piles[turn].times[matches[turn]]
+        times = inputs[turn].times[matches[turn]]
         kept = np.ones(times.size, dtype=np.bool_)
         for side in self.spec.sides:
             if side != turn:
-                ages = times - piles[side].times[matches[side]]
+                ages = times - inputs[side].times[matches[side]]
                 kept &= selected[side][self._slices.number(turn, side, ages)]
         return kept
 
@@ -306,34 +317,41 @@ class HarvestKernel(SheddingKernel):
             looked = self.control.selected[i, side, : len(names)]
             self.counters |= {name: MILLION * int(flag) for name, flag in zip(names, looked, strict=True)}
         changes = super().changes()
-        self._left.finish(changes)
+        self._evicted.finish(changes)
         return changes
 
-    def _store(self, fresh: list[Fresh | None]) -> None:
-        super()._store(fresh)
-        self._left.evict(self._closing())
-        limit, memory = self._harvest.memory, self._memory
-        if limit is None:
+    def _update_state(self, new: list[NewRows | None]) -> None:
+        super()._update_state(new)
+        self._evicted.expire(self._expiry())
+        shed, state = self._harvest, self._state
+        most = None if shed.limit is None else shed.limit.amount // self.spec.cells
+        unit = "bytes" if shed.limit is None else shed.limit.unit
+        held = sum(amount(stored, unit) for stored in state.segments)
+        full = most is not None and held + self._evicted.amount(unit) > most
+        if shed.keep == "windows" and not full:
             return
-        marks, control = self._watermarks(self._tops), self.control
-        since = looked_at_since(self._slices, control.selected, marks)
-        for entry in [entry for entry in memory.entries if entry.last < since[entry.side]]:
-            self._forget(entry)
-        if limit == "selected":
+        watermarks = self._watermarks(self._max_times)
+        since = looked_at_since(self._slices, self.control.selected, watermarks)
+        for stored in [stored for stored in state.segments if stored.last < since[stored.side]]:
+            held -= amount(stored, unit)
+            self._evict_early(stored)
+        if most is None:
             return
-        most = limit // self.spec.cells
-        while self._left.size > SHARE * most and self._left.size:
-            self._left.thin(self._random)
-        entries = sorted(
-            memory.entries, key=lambda e: (entry_value(self._slices, control.learned, marks, e), e.last), reverse=True
+        self._evicted.thin_to(SHARE * most, unit, self._random)
+        learned = self.control.learned
+        by_value = sorted(
+            state.segments,
+            key=lambda s: (segment_value(self._slices, learned, watermarks, s, unit), s.last),
+            reverse=True,
         )
-        while entries and sum(entry.size for entry in entries) + self._left.size > most:
-            self._forget(entries.pop())
-            while self._left.size > SHARE * most and self._left.size:
-                self._left.thin(self._random)
+        while by_value and held + self._evicted.amount(unit) > most:
+            stored = by_value.pop()
+            held -= amount(stored, unit)
+            self._evict_early(stored)
+            self._evicted.thin_to(SHARE * most, unit, self._random)
 
-    def _forget(self, entry: Entry) -> None:
-        """Let go of a segment, except for a sample of its rows."""
-        self._left.add(entry.side, self._memory.piece(entry).rows, self._random)
-        self._memory.forget(entry)
-        self.counters["rows_forgotten"] += entry.rows
+    def _evict_early(self, stored: StoredSegment) -> None:
+        """Evict a segment whose windows are still open, except for a sample of its rows."""
+        self._evicted.add(stored.side, self._state.indexed(stored).rows, self._random)
+        self._state.evict(stored)
+        self.counters["rows_forgotten"] += stored.rows

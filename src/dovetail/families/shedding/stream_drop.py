@@ -1,4 +1,4 @@
-"""RandomDrop as a kernel: the exact join of a random part of the rows, the rival of harvesting."""
+"""The streaming kernel of RandomDrop: the exact join of a random part of the rows."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from dovetail.columns.layout import MAX_TIME_HEADER
 from dovetail.families.shedding.control import Control
-from dovetail.families.shedding.keeping import keep_rates
-from dovetail.families.shedding.model import Costs, Ints, Model
-from dovetail.families.shedding.ordering import beginning_with
+from dovetail.families.shedding.optimizer.drop_rates import keep_rates
+from dovetail.families.shedding.optimizer.model import Costs, Ints, Model
+from dovetail.families.shedding.optimizer.orders import beginning_with
 from dovetail.families.shedding.recall import dropped_matches
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import RandomDrop, Shed
 from dovetail.families.shedding.stream import SheddingKernel
-from dovetail.families.window.pieces import Partial, Pile
+from dovetail.families.window.indexes import IndexedInput, PartialMatches
 from dovetail.families.window.spec import WindowJoinSpec
-from dovetail.families.window.stream import TOP
 
 ELSEWHERE = 0.025
 """The part of the rows that try another join order, where rows are dropped: all look everywhere, so few will do.  Some
-in every micro-batch, not many in some of them: another order may take many times the work, and micro-batches shall be
+in every micro-batch, not many in some of them: another order may take many times the work, and micro-batches should be
 alike.
 """
 
@@ -44,7 +44,7 @@ class DropKernel(SheddingKernel):
 
     def push(self, side: int, rows: pa.RecordBatch) -> None:
         """Take in a random part of new rows."""
-        if TOP in (rows.schema.metadata or {}):
+        if MAX_TIME_HEADER in (rows.schema.metadata or {}):
             super().push(side, rows)
             return
         self.control.learned.pace[side] += rows.num_rows
@@ -66,24 +66,24 @@ class DropKernel(SheddingKernel):
             control.keep, orders = keep_rates(models, z, None if control.keep.min() == 1.0 else control.keep)
             self._reorder(orders)
 
-    def _matches(self, turn: int, piles: list[Pile]) -> Iterator[tuple[list[Pile], Partial]]:
+    def _matches(self, turn: int, inputs: list[IndexedInput]) -> Iterator[tuple[list[IndexedInput], PartialMatches]]:
         # New rows came in by the rates before this adaptation, and windows hold rows of older ones.
         keep = self.control.held.copy()
         keep[turn] = self._entered[turn]
         chance = float(keep.prod())
         other = self._another_order(turn)
-        tried = self._random.random(piles[turn].size) < (0.0 if other is None else ELSEWHERE)
+        tried = self._random.random(inputs[turn].size) < (0.0 if other is None else ELSEWHERE)
         for flags, order, known in ((~tried, self.control.orders[turn], True), (tried, other, False)):
             rows = np.flatnonzero(flags)
             if rows.size == 0 or order is None:
                 continue
-            search = self._search(turn, piles, order)
+            search = self._search(turn, inputs, order)
             for matches in search.matches(turn, rows):
                 self.missed += dropped_matches(matches, keep)
-                yield piles, matches
-            self._booked(search)
+                yield inputs, matches
+            self._count_work(search)
             self.counters["work_full"] += round(search.compared / chance)
-            self._learn(turn, piles, rows, search, 1.0, known)
+            self._learn(turn, inputs, rows, search, 1.0, known)
 
     def _another_order(self, turn: int) -> Ints | None:
         """A join order that begins elsewhere, another one each time, so that all selectivities are known."""

@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dovetail.families.shedding.model import Floats
+from dovetail.families.shedding.optimizer.model import Floats
 
 UNIT = 1e8
-"""Comparisons of which seconds are measured."""
+"""The unit of work: so many comparisons."""
 FASTEST = 0.1
-"""The least of these: no machine makes a comparison in less than a nanosecond."""
+"""The fewest seconds for that: no machine makes a comparison in less than a nanosecond."""
 LEAST = 0.005
 """The throttle never falls below: some work must go on, or nothing would be measured."""
 HEADROOM = 0.75
@@ -38,11 +38,6 @@ def throttled(z: float, beta: float, boost: float) -> float:
     (0.4, 0.44000000000000006, 0.8, 1.0)
     """
     return max(LEAST, z * beta) if beta < 1 else min(1.0, z * min(beta, boost))
-
-
-def paper_throttled(z: float, beta: float, boost: float) -> float:
-    """The paper's rule: the boost factor in full whenever beta is not below 1."""
-    return max(LEAST, z * beta) if beta < 1 else min(1.0, z * boost)
 
 
 @dataclass(frozen=True)
@@ -81,33 +76,33 @@ def load(expected: Expected, target: float | None) -> float:
 
 
 @dataclass
-class Watch:
-    """How long joins take: so many seconds whatever they do, and so many for the work.
+class TimeModel:
+    """How long joins take: a constant, and a time that grows with the work.
 
     An estimate of both from one micro-batch after the other (a Kalman filter of two numbers): one with little work
     tells about the former, one with much about the latter, and each leaves the other as it was.
     """
 
     values: Floats = field(default_factory=lambda: np.array([0.05, 1.0]))
-    """Seconds by themselves, and seconds for `UNIT` comparisons."""
-    doubt: Floats = field(default_factory=lambda: np.diag([0.3**2, 1.0]))
-    """The covariance of both."""
+    """Seconds that any join takes, and seconds for `UNIT` comparisons."""
+    covariance: Floats = field(default_factory=lambda: np.diag([0.3**2, 1.0]))
+    """How uncertain both are."""
 
-    def see(self, work: float, seconds: float) -> None:
+    def observe(self, work: float, seconds: float) -> None:
         """A micro-batch did so much work in so many seconds.
 
         Examples
         --------
-        >>> watch = Watch()
+        >>> model = TimeModel()
         >>> for work in (1e9, 1e6, 5e8, 2e6, 8e8, 1e6):
-        ...     watch.see(work, 0.2 + 6e-9 * work)
-        >>> [round(float(value), 2) for value in watch.values]
+        ...     model.observe(work, 0.2 + 6e-9 * work)
+        >>> [round(float(value), 2) for value in model.values]
         [0.2, 0.6]
         """
         # Both may have changed since: machines are shared.
-        self.doubt += np.diag([0.05**2, (0.1 * self.values[1]) ** 2])
+        self.covariance += np.diag([0.05**2, (0.1 * self.values[1]) ** 2])
         by = np.array([1.0, work / UNIT])
-        spread = self.doubt @ by
+        spread = self.covariance @ by
         gain = spread / (by @ spread + (0.02 + 0.1 * seconds) ** 2)
         self.values = np.maximum(self.values + gain * (seconds - by @ self.values), [0.0, FASTEST])
-        self.doubt -= np.outer(gain, spread)
+        self.covariance -= np.outer(gain, spread)

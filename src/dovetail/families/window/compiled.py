@@ -8,12 +8,13 @@ from dovetail.columns.codes import Codes
 from dovetail.columns.numba_cache import njit
 from dovetail.families.window.encode import Index
 
-Found = tuple[Index, Index, int]
+Extended = tuple[Index, Index, int]
+"""Partial matches and the rows that extend them, pair by pair, and how many pairs were compared."""
 
 
 @njit
 def first_from(slots: Codes, times: Index, slot: int, time: int, hint: int) -> int:  # pragma: no cover - compiled
-    """The first place whose (slot, time) is not below the wanted one; gallops from `hint`."""
+    """The first position whose (slot, time) is not below the wanted one; gallops from `hint`."""
     size = slots.size
     at = min(max(hint, 0), size)
     step = 1
@@ -57,11 +58,11 @@ def extend(
     partial_low: Codes,
     partial_high: Codes,
     chunk: int,
-) -> Found:  # pragma: no cover - compiled
+) -> Extended:  # pragma: no cover - compiled
     """Pairs (partial match, row) whose slot, time and further ranges fit; at most about `chunk` of them.
 
     Rows come in the order of (slot, time); row numbers `rows` follow that order, as do `row_low` and `row_high` of
-    shape (conditions, rows).  state: partial match, its slot, place of the next row (-1 for not yet searched), and a
+    shape (conditions, rows).  state: partial match, its slot, position of the next row (-1 for not yet searched), and a
     hint where the last search began.
     """
     out_partial = np.empty(chunk, dtype=np.int64)

@@ -7,7 +7,7 @@ serves whichever input is looked up.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -15,23 +15,35 @@ import pyarrow as pa
 
 from dovetail.columns.codes import Codes, Mask, order_codes, valid_mask
 from dovetail.columns.encode import Keys, box_range
-from dovetail.columns.hashing import row_hashes
+from dovetail.columns.hashing import GOLDEN, mixed, row_hashes
+from dovetail.columns.layout import KEY, SLICE
 from dovetail.columns.numba_cache import njit
 from dovetail.conditions.comparison import Kind
-from dovetail.families.window.spec import WindowJoinSpec, time_codes
+from dovetail.families.window.spec import WindowJoinSpec
 
 Index: TypeAlias = npt.NDArray[np.int64]
-SLICE = "slice"
-"""The column with the number of a row's slice, behind all others, where the join has a grid."""
+
+_DAY = 86_400_000_000
+
+
+class ConditionKey(NamedTuple):
+    """A condition of a join by its kind and its number in the spec; a join has at most one grid of slices."""
+
+    kind: Literal["class", "equality", "comparison", "slice"]
+    number: int = 0
+
+
+SAME_SLICE = ConditionKey("slice")
+"""Rows of different slices of the grid do not match."""
 
 
 @dataclass(frozen=True)
 class Encoded:
-    """Rows in numbers.  `low` and `high` are keyed by condition: ("q", class), ("e", equality), ("c", comparison)."""
+    """Rows in numbers, with a range of codes for every condition that concerns their input."""
 
     times: Index
-    low: dict[tuple[str, int], Codes]
-    high: dict[tuple[str, int], Codes]
+    low: dict[ConditionKey, Codes]
+    high: dict[ConditionKey, Codes]
     group: Codes
     """A code that equal keys of all classes share; unequal keys may share it only where there are several classes."""
 
@@ -61,37 +73,62 @@ def usable_rows(spec: WindowJoinSpec, side: int, rows: pa.RecordBatch) -> Mask:
     return mask
 
 
+def time_codes(column: pa.Array) -> npt.NDArray[np.int64]:  # type: ignore[type-arg]
+    """Times as whole numbers: microseconds for timestamps and dates, the number itself for integers.
+
+    Examples
+    --------
+    >>> from datetime import date
+    >>> time_codes(pa.array([date(1970, 1, 2)])).tolist()
+    [86400000000]
+    """
+    kind = column.type
+    if pa.types.is_date32(kind):
+        return column.cast(pa.int32()).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) * np.int64(_DAY)
+    if pa.types.is_timestamp(kind):
+        column = column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
+    else:
+        column = column.cast(pa.int64())
+    values: npt.NDArray[np.int64] = column.fill_null(0).to_numpy(zero_copy_only=False)
+    return values
+
+
 def equality_codes(key: pa.Array[Any], kind: Kind) -> Codes:
     """Codes that equal values share; only texts and wide decimals may share them otherwise."""
     if kind != "rank":
         return order_codes(key, kind)
     if pa.types.is_decimal(key.type):
         key = key.cast(pa.string())
-    return row_hashes(pa.RecordBatch.from_arrays([key], names=["k"]), 1)
+    return row_hashes(pa.RecordBatch.from_arrays([key], names=[KEY]), 1)
 
 
 def encode_rows(spec: WindowJoinSpec, side: int, rows: pa.RecordBatch) -> Encoded:
     """Usable rows in numbers."""
     keys = key_arrays(spec, side, rows)
     times = time_codes(rows.column(spec.times[side]))
-    low: dict[tuple[str, int], Codes] = {}
-    high: dict[tuple[str, int], Codes] = {}
-    for at, found in enumerate(spec.classes):
-        low["q", at] = high["q", at] = equality_codes(keys[found.members[side]], found.kind)
-    for at, equality in enumerate(spec.equalities):
+    low: dict[ConditionKey, Codes] = {}
+    high: dict[ConditionKey, Codes] = {}
+    classes: list[Codes] = []
+    for number, equal in enumerate(spec.classes):
+        classes.append(equality_codes(keys[equal.members[side]], equal.kind))
+        condition = ConditionKey("class", number)
+        low[condition] = high[condition] = classes[-1]
+    for number, equality in enumerate(spec.equalities):
         if side in equality.sides:
             key = keys[equality.keys[equality.sides.index(side)]]
-            low["e", at] = high["e", at] = equality_codes(key, equality.kind)
-    for at, comparison in enumerate(spec.comparisons):
+            condition = ConditionKey("equality", number)
+            low[condition] = high[condition] = equality_codes(key, equality.kind)
+    for number, comparison in enumerate(spec.comparisons):
         if comparison.axis.kind == "rank":
             continue  # texts and wide decimals have no code of their own: matches are checked one by one
+        condition = ConditionKey("comparison", number)
         if side == comparison.point_side:
-            low["c", at] = high["c", at] = order_codes(keys[comparison.axis.point], comparison.axis.kind)
+            low[condition] = high[condition] = order_codes(keys[comparison.axis.point], comparison.axis.kind)
         elif side == comparison.box_side:
-            low["c", at], high["c", at] = box_range(comparison.axis, keys)
+            low[condition], high[condition] = box_range(comparison.axis, keys)
     if spec.grid is not None:
-        low["s", 0] = high["s", 0] = order_codes(rows.column(SLICE), "int")
-    return Encoded(times, low, high, group_codes([low["q", at] for at in range(len(spec.classes))], times.size))
+        low[SAME_SLICE] = high[SAME_SLICE] = order_codes(rows.column(SLICE), "int")
+    return Encoded(times, low, high, group_codes(classes, times.size))
 
 
 def group_codes(classes: list[Codes], size: int) -> Codes:
@@ -100,38 +137,27 @@ def group_codes(classes: list[Codes], size: int) -> Codes:
         return np.zeros(size, dtype=np.int64)
     group = classes[0]
     for codes in classes[1:]:
-        group = _mixed(group, codes)
+        group = _combined(group, codes)
     return group
 
 
 @njit
-def _mixed(one: Codes, other: Codes) -> Codes:  # pragma: no cover - compiled
+def _combined(one: Codes, other: Codes) -> Codes:  # pragma: no cover - compiled
     out = np.empty(one.size, dtype=np.int64)
     for i in range(one.size):
-        value = np.uint64(one[i]) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(other[i])
-        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-        out[i] = np.int64(value ^ (value >> np.uint64(31)))
+        out[i] = np.int64(mixed(np.uint64(one[i]) * GOLDEN + np.uint64(other[i])))
     return out
 
 
-def code_values(codes: Codes, kind: Kind) -> npt.NDArray[np.float64]:
-    """Codes as numbers on a line.  Order is kept, though neighbours among large integers may fall together.
-
-    Examples
-    --------
-    >>> code_values(order_codes(pa.array([-1.5, 0.25]), "float64"), "float64").tolist()
-    [-1.5, 0.25]
-    """
-    if kind == "int":
-        return codes.astype(np.float64)
-    if kind == "float32":
-        small = np.clip(codes, -(1 << 31), (1 << 31) - 1).astype(np.int32)
-        bits = np.where(small < 0, small ^ np.int32(0x7FFF_FFFF), small).astype(np.int32)
-        values: npt.NDArray[np.float64] = bits.view(np.float32).astype(np.float64)
-        return values
-    wide = np.where(codes < 0, codes ^ np.int64(0x7FFF_FFFF_FFFF_FFFF), codes)
-    return wide.view(np.float64)
+def shifted(times: Index, by: int) -> Index:
+    """Times moved by the end of a window; those that would leave 64 bits stop at the last number."""
+    with np.errstate(over="ignore"):
+        moved = times + np.int64(by)
+    if by > 0:
+        moved[moved < times] = np.iinfo(np.int64).max
+    elif by < 0:
+        moved[moved > times] = np.iinfo(np.int64).min
+    return moved
 
 
 FARTHEST = float(1 << 53)

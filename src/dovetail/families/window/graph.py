@@ -15,11 +15,17 @@ from itertools import pairwise
 from typing import TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
+from dovetail.conditions.components import components
 from dovetail.conditions.durations import duration
 from dovetail.errors import ArgumentError, listing, unknown_alias
-from dovetail.families.window.rows import Windows
 
+WindowMatrix: TypeAlias = npt.NDArray[np.int64]
+"""Shape (n, n, 2): rows of inputs i and j match only if matrix[i, j, 0] <= t_j - t_i <= matrix[i, j, 1].
+
+The matrix is closed by shortest paths, and matrix[j, i] is matrix[i, j] reversed and negated.
+"""
 Length: TypeAlias = str | timedelta | int
 Bounds = dict[tuple[int, int], tuple[int, int]]
 
@@ -48,12 +54,31 @@ class Path:
     both_ways: bool = False
 
 
-Window: TypeAlias = Length | After | tuple[Length, Length]
-Within: TypeAlias = Length | Mapping[tuple[str, str], Window] | Path
+PairWindow: TypeAlias = Length | After | tuple[Length, Length]
+Within: TypeAlias = Length | Mapping[tuple[str, str], PairWindow] | Path
 
 
 def after(length: Length) -> After:
     """A window in one direction: the second input's row comes no earlier, and at most `length` later.
+
+    Parameters
+    ----------
+    length : str, timedelta or int
+        The length of the window, such as ``"5 seconds"``; a number for numeric times.
+
+    Returns
+    -------
+    After
+        A value for a pair in ``within=`` of :func:`dovetail.window_join`.
+
+    Raises
+    ------
+    ArgumentError
+        If `length` is not a length.
+
+    See Also
+    --------
+    path : Windows along a path of inputs.
 
     Examples
     --------
@@ -70,12 +95,26 @@ def path(route: str, within: Length | Sequence[Length], *, both_ways: bool = Fal
 
     Parameters
     ----------
-    route
+    route : str
         The aliases in order, such as ``"A -> B -> C"``.
-    within
+    within : str, timedelta, int or sequence of these
         One length for every hop, or a sequence with one for each.
-    both_ways
-        Whether the way back counts, too: the path in either direction, a result that fits both only once.
+    both_ways : bool, default False
+        Whether the way back counts, too: the path in either direction.  A result that fits both comes out once.
+
+    Returns
+    -------
+    Path
+        A value for ``within=`` of :func:`dovetail.window_join`.
+
+    Raises
+    ------
+    ArgumentError
+        If the path is too short, passes an input twice, or has another number of hops than of lengths.
+
+    See Also
+    --------
+    after : A window in one direction.
 
     Examples
     --------
@@ -103,7 +142,7 @@ def path(route: str, within: Length | Sequence[Length], *, both_ways: bool = Fal
 
 
 @dataclass(frozen=True)
-class Graph:
+class WindowGraph:
     """The windows of a join: what was given, in units of time, and each alternative's closed matrix."""
 
     aliases: tuple[str, ...]
@@ -112,18 +151,18 @@ class Graph:
     closed: tuple[tuple[tuple[tuple[int, int], ...], ...], ...]
 
     @property
-    def alternatives(self) -> Windows:
+    def alternatives(self) -> WindowMatrix:
         """Shape (alternatives, n, n, 2)."""
         return np.array(self.closed, dtype=np.int64)
 
     @property
-    def hull(self) -> Windows:
+    def hull(self) -> WindowMatrix:
         """Shape (n, n, 2): what every match of any alternative satisfies."""
-        every = self.alternatives
-        return np.stack([every[..., 0].min(axis=0), every[..., 1].max(axis=0)], axis=-1)
+        matrices = self.alternatives
+        return np.stack([matrices[..., 0].min(axis=0), matrices[..., 1].max(axis=0)], axis=-1)
 
 
-def window_graph(within: Within, aliases: Sequence[str], *, numeric: bool = False) -> Graph:
+def window_graph(within: Within, aliases: Sequence[str], *, numeric: bool = False) -> WindowGraph:
     """Read ``within=`` and close it.
 
     Parameters
@@ -153,7 +192,7 @@ def window_graph(within: Within, aliases: Sequence[str], *, numeric: bool = Fals
         alternatives = [{(i, j): (-reach, reach) for i in size for j in size if i < j}]
     _check_connected(alternatives[0], aliases)
     closed = tuple(_closed(bounds, aliases) for bounds in alternatives)
-    return Graph(tuple(aliases), tuple(tuple(sorted(bounds.items())) for bounds in alternatives), closed)
+    return WindowGraph(tuple(aliases), tuple(tuple(sorted(bounds.items())) for bounds in alternatives), closed)
 
 
 def _path_bounds(given: Path, aliases: Sequence[str], numeric: bool) -> list[Bounds]:
@@ -169,7 +208,7 @@ def _path_bounds(given: Path, aliases: Sequence[str], numeric: bool) -> list[Bou
     return [forth, {hop: (-far, 0) for hop, far in hops}] if given.both_ways else [forth]
 
 
-def _pair_bounds(given: Mapping[tuple[str, str], Window], aliases: Sequence[str], numeric: bool) -> Bounds:
+def _pair_bounds(given: Mapping[tuple[str, str], PairWindow], aliases: Sequence[str], numeric: bool) -> Bounds:
     bounds: Bounds = {}
     for pair, window in given.items():
         if not isinstance(pair, tuple) or len(pair) != 2 or pair[0] == pair[1]:
@@ -189,7 +228,7 @@ def _pair_bounds(given: Mapping[tuple[str, str], Window], aliases: Sequence[str]
     return bounds
 
 
-def _window(window: Window, numeric: bool, pair: tuple[str, str]) -> tuple[int, int]:
+def _window(window: PairWindow, numeric: bool, pair: tuple[str, str]) -> tuple[int, int]:
     what = f"within[{pair!r}]"
     if isinstance(window, After):
         low, high = 0, _length(window.length, numeric, what)
@@ -236,14 +275,9 @@ def _checked(length: int, given: str) -> int:
 
 
 def _check_connected(bounds: Bounds, aliases: Sequence[str]) -> None:
-    parts = [{at} for at in range(len(aliases))]
-    for i, j in bounds:
-        one, other = (next(part for part in parts if at in part) for at in (i, j))
-        if one is not other:
-            parts.remove(other)
-            one |= other
+    parts = components([*((side,) for side in range(len(aliases))), *bounds])
     if len(parts) > 1:
-        named = "; ".join("{" + listing(aliases[at] for at in part) + "}" for part in parts)
+        named = "; ".join("{" + listing(aliases[side] for side in sorted(part)) + "}" for part in parts)
         raise ArgumentError(
             f"the windows leave the inputs in {len(parts)} parts that no window connects: {named}",
             accepted="windows that connect all inputs, directly or through others",

@@ -13,23 +13,23 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dovetail.columns.codes import order_codes, valid_mask
-from dovetail.columns.hashing import row_hashes
+from dovetail.columns.codes import float_values, order_codes, valid_mask
+from dovetail.columns.hashing import GOLDEN, row_hashes
+from dovetail.columns.layout import MAX_TIME_HEADER, SLICE
 from dovetail.conditions.comparison import Kind
+from dovetail.conditions.join_kind import JoinKind
 from dovetail.families.window.encode import (
-    SLICE,
     Index,
     buckets,
-    code_values,
     equality_codes,
     group_codes,
     key_arrays,
+    shifted,
+    time_codes,
     usable_rows,
 )
-from dovetail.families.window.graph import Graph
-from dovetail.families.window.pieces import bucket_width, is_band, moved
-from dovetail.families.window.spec import Conditions, Grid, How, PairComparison, WindowJoinSpec, time_codes
-from dovetail.families.window.stream import TOP
+from dovetail.families.window.graph import WindowGraph
+from dovetail.families.window.spec import Conditions, Grid, PairComparison, WindowJoinSpec
 
 COARSE = 64
 """Slices of time are so many windows long: one row in 64 or so is copied."""
@@ -40,7 +40,7 @@ WIDE = 16
 
 @dataclass(frozen=True)
 class WindowRouter:
-    """Rows of one input -> parts, each with the number of its cell; and how far the input has come."""
+    """Divides the rows of one input among cells, and tells all cells how far the input has come."""
 
     spec: WindowJoinSpec
     side: int
@@ -53,23 +53,21 @@ class WindowRouter:
         kept = block if rows.size == block.num_rows else block.take(rows)
         keys = key_arrays(spec, side, kept)
         group = group_codes(
-            [equality_codes(keys[found.members[side]], found.kind) for found in spec.classes], kept.num_rows
+            [equality_codes(keys[equal.members[side]], equal.kind) for equal in spec.classes], kept.num_rows
         )
-        places = np.arange(kept.num_rows)
         if spec.grid is not None:
-            places, slices = self._slices(spec.grid, kept)
-            kept = kept.take(places).append_column(SLICE, pa.array(slices))
-            group = _spread(group[places]) ^ slices
-        cells = np.mod(_spread(group), spec.cells)
-        found = _divided(kept, cells)
-        stray = np.flatnonzero(~usable)
-        if side in spec.preserved and stray.size:
-            lonely = block.take(stray)
-            homes = np.mod(row_hashes(lonely, spec.payload[side]), spec.cells)
+            copied, slices = self._slices(spec.grid, kept)
+            kept = kept.take(copied).append_column(SLICE, pa.array(slices))
+            group = _spread(group[copied]) ^ slices
+        parts = _divided(kept, np.mod(_spread(group), spec.cells))
+        unusable = np.flatnonzero(~usable)
+        if side in spec.preserved and unusable.size:
+            null_key_rows = block.take(unusable)
+            cells = np.mod(row_hashes(null_key_rows, spec.payload[side]), spec.cells)
             if spec.grid is not None:
-                lonely = lonely.append_column(SLICE, pa.array(np.zeros(stray.size, dtype=np.int64)))
-            found += _divided(lonely, homes)
-        return [(spec.numbers[cell], part) for cell, part in found]
+                null_key_rows = null_key_rows.append_column(SLICE, pa.array(np.zeros(unusable.size, dtype=np.int64)))
+            parts += _divided(null_key_rows, cells)
+        return [(spec.numbers[cell], part) for cell, part in parts]
 
     def top(self, block: pa.RecordBatch) -> int | None:
         """The largest time of some rows."""
@@ -80,9 +78,11 @@ class WindowRouter:
         return int(times.max()) if times.size else None
 
     def ticks(self, top: int) -> list[tuple[int, pa.RecordBatch]]:
-        """The news, for every cell, that the input has come so far."""
-        news = pa.RecordBatch.from_pydict({"top": pa.array([], pa.int64())}).replace_schema_metadata({TOP: str(top)})
-        return [(number, news) for number in self.spec.numbers]
+        """A segment without rows for every cell, which says how far the input has come."""
+        header = pa.RecordBatch.from_pydict({"top": pa.array([], pa.int64())}).replace_schema_metadata(
+            {MAX_TIME_HEADER: str(top)}
+        )
+        return [(number, header) for number in self.spec.numbers]
 
     def _slices(self, grid: Grid, rows: pa.RecordBatch) -> tuple[Index, Index]:
         """Row numbers, repeated for every slice that the row belongs to, and the slices."""
@@ -90,10 +90,10 @@ class WindowRouter:
         if grid.keys is None:
             times = time_codes(rows.column(self.spec.times[self.side]))
             length = int(grid.length)
-            first, last = moved(times, int(low)) // length, moved(times, int(high)) // length
+            first, last = shifted(times, int(low)) // length, shifted(times, int(high)) // length
         else:
             key = key_arrays(self.spec, self.side, rows)[grid.keys[self.side]]
-            values = code_values(order_codes(key, grid.kind), grid.kind)
+            values = float_values(order_codes(key, grid.kind), grid.kind)
             with np.errstate(invalid="ignore", over="ignore"):
                 # Sums of floats are rounded: a little more reach makes up for it.
                 slack = 0.0 if self.side == grid.pivot else 4 * np.spacing(np.abs(values) + max(abs(low), abs(high)))
@@ -103,17 +103,17 @@ class WindowRouter:
             odd = ~np.isfinite(values)
             first[odd] = last[odd] = 0
         counts = last - first + 1
-        places = np.repeat(np.arange(rows.num_rows), counts)
+        copied = np.repeat(np.arange(rows.num_rows), counts)
         starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if counts.size else counts
-        return places, first[places] + (np.arange(places.size) - starts[places])
+        return copied, first[copied] + (np.arange(copied.size) - starts[copied])
 
 
 def _spread(codes: Index) -> Index:
-    """Codes made so uneven that their remainders are even."""
+    """Codes hashed so that their remainders are evenly distributed; cells of stored state depend on every bit."""
     with np.errstate(over="ignore"):
-        mixed = codes.view(np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-        mixed = (mixed ^ (mixed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
-    return (mixed ^ (mixed >> np.uint64(32))).view(np.int64)
+        hashed = codes.view(np.uint64) * GOLDEN
+        hashed = (hashed ^ (hashed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
+    return (hashed ^ (hashed >> np.uint64(32))).view(np.int64)
 
 
 def _divided(rows: pa.RecordBatch, cells: Index) -> list[tuple[int, pa.RecordBatch]]:
@@ -121,20 +121,22 @@ def _divided(rows: pa.RecordBatch, cells: Index) -> list[tuple[int, pa.RecordBat
         return []
     order = np.argsort(cells, kind="stable")
     ordered = rows.take(order)
-    there, starts = np.unique(cells[order], return_index=True)
+    present, starts = np.unique(cells[order], return_index=True)
     ends = [*starts[1:].tolist(), rows.num_rows]
-    pairs = zip(there.tolist(), starts.tolist(), ends, strict=True)
-    return [(cell, ordered.slice(start, end - start)) for cell, start, end in pairs]
+    ranges = zip(present.tolist(), starts.tolist(), ends, strict=True)
+    return [(cell, ordered.slice(start, end - start)) for cell, start, end in ranges]
 
 
-def choose_grid(conditions: Conditions, graph: Graph, how: How, *, streaming: bool, numeric: bool) -> Grid | None:
+def choose_grid(
+    conditions: Conditions, graph: WindowGraph, kind: JoinKind, *, streaming: bool, numeric: bool
+) -> Grid | None:
     """How to cut a join into slices: by time in batch, by value in a stream that has no equality to go by.
 
-    A full join needs every row in one place only, since a copy cannot tell whether another copy has matched.
+    A full join needs every row in one cell only, since a copy cannot tell whether another copy has matched.
     """
-    if how == "full":
+    if all(kind.preserved):
         return None
-    pivot = 1 if how == "right" else 0
+    pivot = 1 if kind.preserved[1] else 0
     if not streaming:
         hull = graph.hull
         span = int(max(abs(int(hull.min())), int(hull.max())))
@@ -150,7 +152,7 @@ def choose_grid(conditions: Conditions, graph: Graph, how: How, *, streaming: bo
 def _value_grid(comparisons: Sequence[PairComparison], sides: int, pivot: int) -> Grid | None:
     """Slices of a value that bands tie together across all inputs, through the same key of each."""
     for seed in comparisons:
-        if not is_band(seed):
+        if not seed.is_band:
             continue
         keys: dict[int, int] = {seed.point_side: seed.axis.point}
         kind: Kind = seed.axis.kind
@@ -159,7 +161,7 @@ def _value_grid(comparisons: Sequence[PairComparison], sides: int, pivot: int) -
         for _ in range(sides):
             for band in comparisons:
                 low, high = band.axis.low, band.axis.high
-                if not is_band(band) or band.axis.kind != kind or low is None or high is None or low.key != high.key:
+                if not band.is_band or band.axis.kind != kind or low is None or high is None or low.key != high.key:
                     continue
                 ends = {band.point_side: band.axis.point, band.box_side: low.key}
                 if not any(keys.get(side) == key for side, key in ends.items()):
@@ -174,7 +176,7 @@ def _value_grid(comparisons: Sequence[PairComparison], sides: int, pivot: int) -
             continue
         for via in range(sides):
             bounds = np.minimum(bounds, bounds[:, via : via + 1] + bounds[via : via + 1, :])
-        widest = max(bucket_width(seed), float(bounds.max()))
+        widest = max(seed.bucket_width, float(bounds.max()))
         reach = tuple((float(-bounds[pivot, side]), float(bounds[side, pivot])) for side in range(sides))
         return Grid(pivot, WIDE * widest, reach, tuple(keys[side] for side in range(sides)), kind)
     return None

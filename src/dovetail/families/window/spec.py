@@ -2,31 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from typing import Literal
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
+from dovetail.columns.layout import HAS_ROW, columns_of, input_payload
 from dovetail.columns.spark_hash import placed
 from dovetail.conditions.comparison import Axis, Comparison, Edge, Key, KeyType, Kind, build_step
+from dovetail.conditions.components import components
 from dovetail.conditions.forms import Equality
+from dovetail.conditions.join_kind import HOWS, How, JoinKind
 from dovetail.errors import ArgumentError, check_partitions, choice
-from dovetail.families.window.graph import Graph
-from dovetail.families.window.rows import Windows
+from dovetail.families.window.graph import WindowGraph, WindowMatrix
 
-How = Literal["inner", "left", "right", "full", "semi", "anti"]
 Algorithm = Literal["auto", "nested", "hash", "merge"]
 Approach = Literal["global", "local", "path"]
 
-HOWS: tuple[How, ...] = ("inner", "left", "right", "full", "semi", "anti")
 ALGORITHMS: tuple[Algorithm, ...] = ("auto", "nested", "hash", "merge")
 APPROACHES: tuple[Approach, ...] = ("global", "local", "path")
-
-DAY = 86_400_000_000
 
 
 @dataclass(frozen=True)
@@ -51,6 +48,11 @@ class Options:
                 accepted="approach='global' or 'local' with the merge join, or algorithm='nested' or 'hash'",
             )
         check_partitions(self.partitions)
+
+    @property
+    def kind(self) -> JoinKind:
+        """Which rows the join gives."""
+        return JoinKind.of(self.how)
 
 
 @dataclass(frozen=True)
@@ -78,6 +80,21 @@ class PairComparison:
     box_side: int
     axis: Axis
 
+    @property
+    def is_band(self) -> bool:
+        """Whether it bounds a difference on both ends, which makes values worth an index."""
+        ends = (self.axis.low, self.axis.high)
+        return self.axis.kind != "rank" and all(end is not None and end.shift is not None for end in ends)
+
+    @property
+    def bucket_width(self) -> float:
+        """The width of a band: of buckets as wide as that, a range touches two or three."""
+        low, high = self.axis.low, self.axis.high
+        assert low is not None
+        assert high is not None
+        width = float(high.shift or 0) - float(low.shift or 0)
+        return width if width > 0 and math.isfinite(width) else 1.0
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -101,7 +118,7 @@ class WindowJoinSpec:
 
     aliases: tuple[str, ...]
     options: Options
-    graph: Graph
+    graph: WindowGraph
     times: tuple[int, ...]
     """The payload column with the time, by input."""
     payload: tuple[int, ...]
@@ -119,7 +136,7 @@ class WindowJoinSpec:
     cells: int = 1
     grid: Grid | None = None
     numbers: tuple[int, ...] = field(default=(), compare=False)
-    """The numbers of the cells, chosen so that Spark deals them out evenly."""
+    """The numbers of the cells, chosen so that Spark distributes them evenly."""
 
     def __post_init__(self) -> None:
         if self.options.algorithm == "hash" and not self.classes:
@@ -136,30 +153,35 @@ class WindowJoinSpec:
         return range(len(self.aliases))
 
     @property
-    def hull(self) -> Windows:
+    def hull(self) -> WindowMatrix:
         """Shape (n, n, 2): what every match satisfies."""
         return self.graph.hull
 
     @property
+    def kind(self) -> JoinKind:
+        """Which rows the join gives."""
+        return self.options.kind
+
+    @property
     def preserved(self) -> tuple[int, ...]:
         """Inputs whose rows come out even without a match."""
-        return {"left": (0,), "anti": (0,), "right": (1,), "full": (0, 1)}.get(self.options.how, ())
+        return tuple(side for side, kept in enumerate(self.kind.preserved) if kept)
 
     @property
     def flagged(self) -> tuple[int, ...]:
         """Inputs of whose rows the state remembers whether they matched."""
-        return (0,) if self.options.how == "semi" else self.preserved
+        return self.preserved if self.kind.pairs else (0,)
 
     @property
     def emitted(self) -> range:
         """Inputs whose rows appear in the result."""
-        return range(1) if self.options.how in ("semi", "anti") else self.sides
+        return self.sides if self.kind.pairs else range(1)
 
     def output_names(self) -> list[str]:
         """Flat output columns: those of every emitted input, then which inputs are present in an outer join."""
-        names = [f"i{side}_{at}" for side in self.emitted for at in range(self.payload[side])]
-        if self.options.how in ("left", "right", "full"):
-            names += [f"p{side}" for side in self.emitted]
+        names = [name for side in self.emitted for name in columns_of(input_payload(side), self.payload[side])]
+        if self.kind.outer:
+            names += columns_of(HAS_ROW, len(self.emitted))
         return names
 
 
@@ -204,7 +226,7 @@ def build_conditions(
             low, high = (_renumbered(end, box_numbers) for end in (axis.low, axis.high))
             pairs.append(PairComparison(point_side, box_side, Axis(axis.kind, point_numbers[axis.point], low, high)))
     classes = tuple(_classes(len(aliases), edges))
-    covered = {(side, key) for found in classes for side, key in enumerate(found.members)}
+    covered = {(side, key) for equal in classes for side, key in enumerate(equal.members)}
     # A class vouches for the keys it names.  An equality with another key of the same input is checked by itself.
     apart = tuple(
         PairEquality((a[0], b[0]), (a[1], b[1]), kind) for a, b, kind in edges if not (a in covered and b in covered)
@@ -216,41 +238,18 @@ def _renumbered(end: Edge | None, numbers: list[int]) -> Edge | None:
     return None if end is None else replace(end, key=numbers[end.key])
 
 
-Node = tuple[int, int]
+_Node = tuple[int, int]
+"""A key: its input and its number there."""
 
 
-def _classes(sides: int, edges: Sequence[tuple[Node, Node, Kind]]) -> Iterator[EqualityClass]:
+def _classes(sides: int, edges: Sequence[tuple[_Node, _Node, Kind]]) -> Iterator[EqualityClass]:
     """Sets of equal keys that reach every input."""
-    groups: list[tuple[set[Node], Kind]] = []
-    for one, other, kind in edges:
-        joined, rest = {one, other}, []
-        for nodes, found in groups:
-            if nodes & joined:
-                joined |= nodes
-            else:
-                rest.append((nodes, found))
-        groups = [*rest, (joined, kind)]
-    for nodes, kind in groups:
-        members = [min((key for side, key in nodes if side == at), default=-1) for at in range(sides)]
+
+    def last_edge(part: set[_Node]) -> int:
+        return max(at for at, (key, _, _) in enumerate(edges) if key in part)
+
+    # Classes are hashed together in this order, on which the cells of stored state depend.
+    for part in sorted(components((one, other) for one, other, _ in edges), key=last_edge):
+        members = [min((key for side, key in part if side == wanted), default=-1) for wanted in range(sides)]
         if min(members) >= 0:
-            yield EqualityClass(tuple(members), kind)
-
-
-def time_codes(column: pa.Array) -> npt.NDArray[np.int64]:  # type: ignore[type-arg]
-    """Times as whole numbers: microseconds for timestamps and dates, the number itself for integers.
-
-    Examples
-    --------
-    >>> from datetime import date
-    >>> time_codes(pa.array([date(1970, 1, 2)])).tolist()
-    [86400000000]
-    """
-    kind = column.type
-    if pa.types.is_date32(kind):
-        return column.cast(pa.int32()).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) * np.int64(DAY)
-    if pa.types.is_timestamp(kind):
-        column = column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
-    else:
-        column = column.cast(pa.int64())
-    values: npt.NDArray[np.int64] = column.fill_null(0).to_numpy(zero_copy_only=False)
-    return values
+            yield EqualityClass(tuple(members), edges[last_edge(part)][2])

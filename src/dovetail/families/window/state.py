@@ -1,31 +1,32 @@
-"""What a cell of a window join remembers: pieces of rows, by input and time, as named segments.
+"""The state of a cell of a window join: segments of rows, by input and time, each under a name.
 
-A segment is written once and never changed, so a worker that has seen it need not read it again: names are
-unique, and a :class:`Shelf` keeps pieces with their sorted orders from one micro-batch to the next.  The list of
-segments is itself a small one (``head``), so that a call reads what it lacks and nothing else.
+A segment is written once and never changed, so a worker that has seen it need not read it again: names are unique, and
+a :class:`SegmentCache` keeps segments with their indexes from one micro-batch to the next.  The list of segments is
+itself a small one (``head``), so that a call reads what it lacks and nothing else.
 """
 
 from __future__ import annotations
 
 import json
 import uuid
-from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
+from cachetools import LRUCache
 
 from dovetail.columns.codes import Mask
 from dovetail.columns.segments import concat
 from dovetail.families.window.encode import Index
-from dovetail.families.window.pieces import Piece
+from dovetail.families.window.indexes import IndexedSegment
 from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.family import Changes
 
 HEAD = "head"
-SHELF_BYTES = 256 << 20
+"""The name under which the list of segments is stored."""
+CACHE_BYTES = 256 << 20
 """What a worker remembers of segments it has seen."""
 SMALL = 1 << 15
 """Rows below which segments of neighbouring slices are kept together."""
@@ -36,8 +37,8 @@ SLICES = 8
 
 
 @dataclass(frozen=True)
-class Entry:
-    """One stored segment: its rows' input, the ends of their times, and its size."""
+class StoredSegment:
+    """One stored segment: its rows' input, the ends of their times, and its size in rows and bytes."""
 
     name: str
     side: int
@@ -47,89 +48,68 @@ class Entry:
     size: int
 
 
-class Shelf:
-    """Pieces that this process has seen, the least recently used ones gone first."""
+class SegmentCache(LRUCache[str, IndexedSegment]):
+    """Segments that this process has seen, up to so many bytes; the least recently used ones are evicted first."""
 
-    def __init__(self, limit: int = SHELF_BYTES) -> None:
-        self._limit = limit
-        self._pieces: OrderedDict[str, Piece] = OrderedDict()
-        self._bytes = 0
-
-    def get(self, name: str) -> Piece | None:
-        """The piece of that name, if it is still here."""
-        piece = self._pieces.get(name)
-        if piece is not None:
-            self._pieces.move_to_end(name)
-        return piece
-
-    def put(self, name: str, piece: Piece) -> None:
-        """Remember a piece."""
-        self._pieces[name] = piece
-        self._bytes += piece.rows.nbytes
-        while self._bytes > self._limit and len(self._pieces) > 1:
-            self.drop(next(iter(self._pieces)))
-
-    def drop(self, name: str) -> None:
-        """Forget a piece."""
-        piece = self._pieces.pop(name, None)
-        if piece is not None:
-            self._bytes -= piece.rows.nbytes
+    def __init__(self, limit: int = CACHE_BYTES) -> None:
+        # A segment beyond the limit is kept alone: reading it again in every micro-batch would take longest of all.
+        super().__init__(limit, getsizeof=lambda segment: min(segment.rows.nbytes, limit))
 
 
-SHELF = Shelf()
+CACHE = SegmentCache()
 
 
 @dataclass
-class Memory:
+class CellState:
     """The state of one cell, loaded, and what this call changes in it."""
 
     spec: WindowJoinSpec
     state: Mapping[str, pa.RecordBatch]
-    tops: list[int | None]
+    max_times: list[int | None]
     """The largest time seen of each input, in any cell."""
-    entries: list[Entry] = field(default_factory=list)
+    segments: list[StoredSegment] = field(default_factory=list)
     flags: dict[str, Mask] = field(default_factory=dict)
     """Which rows of a segment have matched, for inputs where that counts."""
     changes: Changes = field(default_factory=Changes)
-    _pieces: dict[str, Piece] = field(default_factory=dict)
+    _indexed: dict[str, IndexedSegment] = field(default_factory=dict)
     _flagged: set[str] = field(default_factory=set)
 
     @classmethod
-    def load(cls, spec: WindowJoinSpec, state: Mapping[str, pa.RecordBatch]) -> Memory:
+    def load(cls, spec: WindowJoinSpec, state: Mapping[str, pa.RecordBatch]) -> CellState:
         """Take up what an earlier call stored."""
         if HEAD not in state:
             return cls(spec, state, [None] * len(spec.aliases))
         head = state[HEAD]
         about = json.loads(head.schema.metadata[b"about"])
-        entries = [Entry(**row) for row in head.to_pylist()]
-        return cls(spec, state, list(about["tops"]), entries)
+        segments = [StoredSegment(**row) for row in head.to_pylist()]
+        return cls(spec, state, list(about["tops"]), segments)
 
-    def piece(self, entry: Entry) -> Piece:
+    def indexed(self, stored: StoredSegment) -> IndexedSegment:
         """The rows of a segment."""
-        if entry.name not in self._pieces:
-            piece = SHELF.get(entry.name)
-            if piece is None:
-                piece = Piece(self.spec, entry.side, self.state[entry.name])
-                SHELF.put(entry.name, piece)
-            self._pieces[entry.name] = piece
-        return self._pieces[entry.name]
+        if stored.name not in self._indexed:
+            segment = CACHE.get(stored.name)
+            if segment is None:
+                segment = IndexedSegment(self.spec, stored.side, self.state[stored.name])
+                CACHE[stored.name] = segment
+            self._indexed[stored.name] = segment
+        return self._indexed[stored.name]
 
-    def matched(self, entry: Entry) -> Mask:
+    def matched(self, stored: StoredSegment) -> Mask:
         """Which rows of a segment have matched so far."""
-        if entry.name not in self.flags:
-            stored = _flags_name(entry.name)
-            if stored in self.state:
-                self.flags[entry.name] = self.state[stored].column(0).to_numpy(zero_copy_only=False).copy()
+        if stored.name not in self.flags:
+            name = _flags_name(stored.name)
+            if name in self.state:
+                self.flags[stored.name] = self.state[name].column(0).to_numpy(zero_copy_only=False).copy()
             else:
-                self.flags[entry.name] = np.zeros(entry.rows, dtype=np.bool_)
-        return self.flags[entry.name]
+                self.flags[stored.name] = np.zeros(stored.rows, dtype=np.bool_)
+        return self.flags[stored.name]
 
-    def mark(self, entry: Entry, rows: Mask) -> None:
+    def record_matches(self, stored: StoredSegment, rows: Mask) -> None:
         """Remember that rows of a segment have matched."""
-        known = self.matched(entry)
+        known = self.matched(stored)
         if (rows & ~known).any():
             known |= rows
-            self._flagged.add(entry.name)
+            self._flagged.add(stored.name)
 
     def add(self, side: int, rows: pa.RecordBatch, times: Index, matched: Mask | None) -> None:
         """Store new rows, cut into slices of time; slices of few rows stay together."""
@@ -149,10 +129,10 @@ class Memory:
     def _store(self, side: int, rows: pa.RecordBatch, times: Index, matched: Mask | None) -> None:
         name = f"{side}/{uuid.uuid4().hex}"
         rows = rows.replace_schema_metadata(None)
-        self.entries.append(Entry(name, side, int(times.min()), int(times.max()), rows.num_rows, rows.nbytes))
-        piece = Piece(self.spec, side, rows)
-        self._pieces[name] = piece
-        SHELF.put(name, piece)
+        self.segments.append(StoredSegment(name, side, int(times.min()), int(times.max()), rows.num_rows, rows.nbytes))
+        segment = IndexedSegment(self.spec, side, rows)
+        self._indexed[name] = segment
+        CACHE[name] = segment
         self.changes.stored[name] = rows
         if matched is not None:
             self.flags[name] = matched
@@ -165,39 +145,40 @@ class Memory:
         hull = self.spec.hull
         return max(1, int(max(abs(int(hull.min())), int(hull.max()))) // SLICES)
 
-    def forget(self, entry: Entry) -> None:
+    def evict(self, stored: StoredSegment) -> None:
         """Remove a segment."""
-        self.entries.remove(entry)
-        self._pieces.pop(entry.name, None)
-        SHELF.drop(entry.name)
-        self._flagged.discard(entry.name)
-        had_flags = entry.name in self.flags or entry.side in self.spec.flagged
-        self.flags.pop(entry.name, None)
-        if self.changes.stored.pop(entry.name, None) is None:
-            self.changes.dropped.add(entry.name)
+        self.segments.remove(stored)
+        self._indexed.pop(stored.name, None)
+        CACHE.pop(stored.name, None)
+        self._flagged.discard(stored.name)
+        had_flags = stored.name in self.flags or stored.side in self.spec.flagged
+        self.flags.pop(stored.name, None)
+        if self.changes.stored.pop(stored.name, None) is None:
+            self.changes.dropped.add(stored.name)
             if had_flags:
-                self.changes.dropped.add(_flags_name(entry.name))
+                self.changes.dropped.add(_flags_name(stored.name))
 
-    def merge(self, alive: list[int]) -> list[int]:
-        """Merge the segments of crowded slices, without rows of times below `alive`; how many rows that removed."""
-        crowds: dict[tuple[int, int], list[Entry]] = {}
-        for entry in self.entries:
-            crowds.setdefault((entry.side, entry.first // self.slice_length), []).append(entry)
-        removed = [0] * len(alive)
-        for (side, _), crowd in crowds.items():
+    def merge(self, expiry: list[int]) -> list[int]:
+        """Merge the segments of crowded slices, without rows of times before `expiry`; how many rows that evicted."""
+        by_slice: dict[tuple[int, int], list[StoredSegment]] = {}
+        for stored in self.segments:
+            by_slice.setdefault((stored.side, stored.first // self.slice_length), []).append(stored)
+        evicted = [0] * len(expiry)
+        for (side, _), crowd in by_slice.items():
             if len(crowd) < MANY:
                 continue
-            pieces = [self.piece(entry) for entry in crowd]
-            flags = [self.matched(entry) for entry in crowd] if side in self.spec.flagged else None
-            rows, times = concat([piece.rows for piece in pieces]), np.concatenate([p.codes.times for p in pieces])
-            kept = np.flatnonzero(times >= alive[side])
-            removed[side] += times.size - kept.size
+            indexed = [self.indexed(stored) for stored in crowd]
+            flags = [self.matched(stored) for stored in crowd] if side in self.spec.flagged else None
+            rows = concat([segment.rows for segment in indexed])
+            times = np.concatenate([segment.codes.times for segment in indexed])
+            kept = np.flatnonzero(times >= expiry[side])
+            evicted[side] += times.size - kept.size
             matched = None if flags is None else np.concatenate(flags)[kept]
-            for entry in crowd:
-                self.forget(entry)
+            for stored in crowd:
+                self.evict(stored)
             if kept.size:
                 self._store(side, rows.take(kept), times[kept], matched)
-        return removed
+        return evicted
 
     def finish(self) -> Changes:
         """All changes of this call, the list of segments among them."""
@@ -205,10 +186,10 @@ class Memory:
             self.changes.stored[_flags_name(name)] = pa.RecordBatch.from_arrays(
                 [pa.array(self.flags[name])], names=["matched"]
             )
-        about = {"tops": self.tops}
-        columns = {name: [getattr(entry, name) for entry in self.entries] for name in _ENTRY.names}
-        head = pa.RecordBatch.from_pydict(columns, schema=_ENTRY).replace_schema_metadata({"about": json.dumps(about)})
-        self.changes.stored[HEAD] = head
+        about = {"tops": self.max_times}
+        columns = {name: [getattr(stored, name) for stored in self.segments] for name in _HEAD_SCHEMA.names}
+        head = pa.RecordBatch.from_pydict(columns, schema=_HEAD_SCHEMA)
+        self.changes.stored[HEAD] = head.replace_schema_metadata({"about": json.dumps(about)})
         return self.changes
 
 
@@ -224,4 +205,4 @@ _FIELDS: list[tuple[str, pa.DataType]] = [
     ("rows", pa.int64()),
     ("size", pa.int64()),
 ]
-_ENTRY = pa.schema(_FIELDS)
+_HEAD_SCHEMA = pa.schema(_FIELDS)

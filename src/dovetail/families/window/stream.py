@@ -1,4 +1,4 @@
-"""A cell of a window join: rows come in, matches and closed rows go out, old rows go.
+"""The streaming kernel of a window join: rows come in, matches and closed rows go out, old rows are evicted.
 
 The same kernel serves streams and batch, where all rows come at once and nothing is remembered.
 
@@ -6,7 +6,7 @@ The same kernel serves streams and batch, where all rows come at once and nothin
 below it are late and dropped.  An input that the others have left behind by more than ``idle`` is taken to be silent,
 and its watermark follows them at that distance.
 
-*Removal.*  A row goes when it lies before every other input's watermark by more than their window: no row that is
+*Eviction.*  A row goes when it lies before every other input's watermark by more than their window: no row that is
 still to come can match it.  A window to one of the others alone is not enough, since a later row of one input may
 complete a match with earlier rows of another.
 """
@@ -16,25 +16,21 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from dovetail.columns.codes import Mask
+from dovetail.columns.layout import MAX_TIME_HEADER
 from dovetail.columns.segments import concat
-from dovetail.families.window.encode import Index, usable_rows
+from dovetail.families.window.encode import Index, time_codes, usable_rows
+from dovetail.families.window.indexes import IndexedInput, IndexedSegment, PartialMatches
 from dovetail.families.window.kernel import CHUNK, Search
-from dovetail.families.window.paper import algorithms as papers
-from dovetail.families.window.pieces import Partial, Piece, Pile
-from dovetail.families.window.rows import Condition, Side
-from dovetail.families.window.spec import WindowJoinSpec, time_codes
-from dovetail.families.window.state import Entry, Memory
-from dovetail.families.window.verdict import verdict
+from dovetail.families.window.paper.published import published_matches
+from dovetail.families.window.spec import WindowJoinSpec
+from dovetail.families.window.state import CellState, StoredSegment
 from dovetail.family import Changes
-
-TOP = b"top"
-"""Metadata of a segment without rows: the largest time of an input that a packing task has seen."""
 
 NEVER = 1 << 63  # one more than the last time that there is
 
@@ -46,16 +42,23 @@ def metric_names(aliases: Sequence[str]) -> tuple[str, ...]:
     return (*totals, *(f"{name}_{alias}" for name in each for alias in aliases))
 
 
-Owners: TypeAlias = "list[list[Entry | None]]"
-"""For each input the segments that its pile consists of, None for its new rows."""
-Found: TypeAlias = "tuple[list[Pile], Partial, Owners]"
+Origins: TypeAlias = "list[list[StoredSegment | None]]"
+"""For each input the stored segments that its rows come from, None for its new rows."""
+
+
+class MatchBatch(NamedTuple):
+    """Matches, and the inputs that their row numbers refer to."""
+
+    inputs: list[IndexedInput]
+    matches: PartialMatches
+    origins: Origins
 
 
 @dataclass
-class Fresh:
-    """New rows of one input: a piece, and which of its rows have matched."""
+class NewRows:
+    """New rows of one input, and which of them have matched."""
 
-    piece: Piece
+    segment: IndexedSegment
     matched: Mask
 
 
@@ -70,65 +73,64 @@ class WindowJoinKernel:
         """Take up the state.  The watermarks are the kernel's own, so Spark's is not used."""
         self.counters = dict.fromkeys(metric_names(self.spec.aliases), 0)
         self.counters["cells"] = 1
-        self._memory = Memory.load(self.spec, state)
-        self._before = self._watermarks(self._memory.tops)
+        self._state = CellState.load(self.spec, state)
+        self._watermarks_before = self._watermarks(self._state.max_times)
         self._arrived: list[list[pa.RecordBatch]] = [[] for _ in self.spec.aliases]
-        self._stray: list[list[pa.RecordBatch]] = [[] for _ in self.spec.aliases]
-        self._order: list[tuple[int, int]] = []
-        self._tops: list[int | None] = list(self._memory.tops)
+        self._null_key_rows: list[list[pa.RecordBatch]] = [[] for _ in self.spec.aliases]
+        self._arrival_order: list[tuple[int, int]] = []
+        self._max_times: list[int | None] = list(self._state.max_times)
         self._ended = False
 
     def push(self, side: int, rows: pa.RecordBatch) -> None:
-        """Take in new rows, or the news of how far an input has come."""
+        """Take in new rows, or a header that says how far an input has come."""
         metadata = rows.schema.metadata or {}
-        if TOP in metadata:
-            self._see(side, int(metadata[TOP]))
+        if MAX_TIME_HEADER in metadata:
+            self._advance(side, int(metadata[MAX_TIME_HEADER]))
             return
         self.counters["rows"] += rows.num_rows
         usable = usable_rows(self.spec, side, rows)
         if not usable.all():
             if side in self.spec.preserved:
-                self._stray[side].append(rows.filter(pa.array(~usable)))
+                self._null_key_rows[side].append(rows.filter(pa.array(~usable)))
             rows = rows.filter(pa.array(usable))
         times = time_codes(rows.column(self.spec.times[side]))
-        late = times < self._before[side]
+        late = times < self._watermarks_before[side]
         if late.any():
             self.counters[f"late_{self.spec.aliases[side]}"] += int(late.sum())
             rows = rows.filter(pa.array(~late))
         if rows.num_rows:
             self._arrived[side].append(rows)
-            self._order.append((side, rows.num_rows))
+            self._arrival_order.append((side, rows.num_rows))
 
     def end(self) -> None:
         """Nothing more comes: every window closes."""
         self._ended = True
 
     def results(self) -> Iterator[pa.RecordBatch]:
-        """Matches that need a new row, then the rows whose windows have closed."""
+        """Matches that need a new row, then the unmatched rows whose windows have closed."""
         began = time.perf_counter_ns()
-        fresh = [self._fresh(side) for side in self.spec.sides]
-        held = [[e for e in self._memory.entries if e.side == side] for side in self.spec.sides]
-        for piles, matches, owners in self._found(fresh, held):
-            self.counters["candidates"] += next(iter(matches.values())).size
-            out = self._emit(piles, matches, owners, fresh)
+        new = [self._new_rows(side) for side in self.spec.sides]
+        stored = [[segment for segment in self._state.segments if segment.side == side] for side in self.spec.sides]
+        for batch in self._find_matches(new, stored):
+            self.counters["candidates"] += next(iter(batch.matches.values())).size
+            out = self._emit(batch, new)
             if out is not None:
                 self.counters["kernel_us"] += (time.perf_counter_ns() - began) // 1000
                 yield self._counted(out)
                 began = time.perf_counter_ns()
-        for out in self._closed(fresh, held):
+        for out in self._unmatched(new, stored):
             yield self._counted(out)
-        self._store(fresh)
+        self._update_state(new)
         self.counters["kernel_us"] += (time.perf_counter_ns() - began) // 1000
 
     def changes(self) -> Changes:
         """What to store and what to forget."""
-        memory = self._memory
-        memory.tops = self._tops
-        for entry in memory.entries:
-            alias = self.spec.aliases[entry.side]
-            self.counters[f"held_rows_{alias}"] += entry.rows
-            self.counters[f"state_bytes_{alias}"] += entry.size
-        return memory.finish()
+        self._state.max_times = self._max_times
+        for stored in self._state.segments:
+            alias = self.spec.aliases[stored.side]
+            self.counters[f"held_rows_{alias}"] += stored.rows
+            self.counters[f"state_bytes_{alias}"] += stored.size
+        return self._state.finish()
 
     def wake_at(self) -> None:
         """Every cell hears of every micro-batch, so none asks to be woken."""
@@ -138,32 +140,34 @@ class WindowJoinKernel:
     # Time
     # ----------------------------------------------------------------------------------------------------------
 
-    def _see(self, side: int, top: int) -> None:
-        known = self._tops[side]
-        self._tops[side] = top if known is None else max(known, top)
+    def _advance(self, side: int, max_time: int) -> None:
+        known = self._max_times[side]
+        self._max_times[side] = max_time if known is None else max(known, max_time)
 
-    def _watermarks(self, tops: Sequence[int | None]) -> list[int]:
+    def _watermarks(self, max_times: Sequence[int | None]) -> list[int]:
         """For each input the earliest time that is not late."""
         lowest = np.iinfo(np.int64).min
-        marks = [
-            lowest if top is None else max(lowest, top - delay)
-            for top, delay in zip(tops, self.spec.delays or [0] * len(tops), strict=True)
+        watermarks = [
+            lowest if max_time is None else max(lowest, max_time - delay)
+            for max_time, delay in zip(max_times, self.spec.delays or [0] * len(max_times), strict=True)
         ]
-        seen = [top for top in tops if top is not None]
+        seen = [max_time for max_time in max_times if max_time is not None]
         if self.spec.idle is not None and seen:
-            marks = [max(mark, max(seen) - self.spec.idle) for mark in marks]
-        return [int(mark) for mark in marks]
+            watermarks = [max(watermark, max(seen) - self.spec.idle) for watermark in watermarks]
+        return [int(watermark) for watermark in watermarks]
 
-    def _closing(self) -> list[int]:
+    def _expiry(self) -> list[int]:
         """For each input the time before which its rows can match nothing that is still to come."""
         if self._ended:
             return [NEVER] * len(self.spec.aliases)
-        return self._closed_by(self._watermarks(self._tops))
+        return self._expiry_at(self._watermarks(self._max_times))
 
-    def _closed_by(self, marks: list[int]) -> list[int]:
+    def _expiry_at(self, watermarks: list[int]) -> list[int]:
         hull = self.spec.hull
         return [
-            min(max(-NEVER, marks[other] - int(hull[side, other, 1])) for other in self.spec.sides if other != side)
+            min(
+                max(-NEVER, watermarks[other] - int(hull[side, other, 1])) for other in self.spec.sides if other != side
+            )
             for side in self.spec.sides
         ]
 
@@ -171,92 +175,62 @@ class WindowJoinKernel:
     # Matches
     # ----------------------------------------------------------------------------------------------------------
 
-    def _fresh(self, side: int) -> Fresh | None:
+    def _new_rows(self, side: int) -> NewRows | None:
         if not self._arrived[side]:
             return None
         rows = concat([part.replace_schema_metadata(None) for part in self._arrived[side]])
-        return Fresh(Piece(self.spec, side, rows), np.zeros(rows.num_rows, dtype=np.bool_))
+        return NewRows(IndexedSegment(self.spec, side, rows), np.zeros(rows.num_rows, dtype=np.bool_))
 
-    def _found(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[Found]:
+    def _find_matches(self, new: list[NewRows | None], stored: list[list[StoredSegment]]) -> Iterator[MatchBatch]:
         """Matches that need a new row."""
-        return self._indexed(fresh, held) if self.spec.options.algorithm == "auto" else self._published(fresh, held)
+        find = self._indexed if self.spec.options.algorithm == "auto" else self._published
+        return find(new, stored)
 
-    def _indexed(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[Found]:
-        for turn, piles, owners in self._turns(fresh, held):
-            search = Search(self.spec, piles)
+    def _indexed(self, new: list[NewRows | None], stored: list[list[StoredSegment]]) -> Iterator[MatchBatch]:
+        for turn, inputs, origins in self._turns(new, stored):
+            search = Search(self.spec, inputs)
             for matches in search.matches(turn):
-                yield piles, matches, owners
+                yield MatchBatch(inputs, matches, origins)
             self.counters["comparisons"] += search.compared
 
-    def _turns(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[tuple[int, list[Pile], Owners]]:
-        """What meets: new rows of one input, all that was there of the others, and new rows of inputs before it."""
+    def _turns(
+        self, new: list[NewRows | None], stored: list[list[StoredSegment]]
+    ) -> Iterator[tuple[int, list[IndexedInput], Origins]]:
+        """What meets: new rows of one input, the stored rows of the others, and new rows of inputs before it."""
         for turn in self.spec.sides:
-            if fresh[turn] is None:
+            if new[turn] is None:
                 continue
-            owners: Owners = []
+            origins: Origins = []
             for side in self.spec.sides:
-                old: list[Entry | None] = [] if side == turn else list(held[side])
-                new: list[Entry | None] = [None] if fresh[side] is not None and side <= turn else []
-                owners.append(old + new)
-            if not all(owners):
+                old: list[StoredSegment | None] = [] if side == turn else list(stored[side])
+                arrived: list[StoredSegment | None] = [None] if new[side] is not None and side <= turn else []
+                origins.append(old + arrived)
+            if not all(origins):
                 continue
-            yield turn, [self._pile(owner, fresh[side]) for side, owner in enumerate(owners)], owners
+            yield turn, [self._input(origin, new[side]) for side, origin in enumerate(origins)], origins
 
-    def _pile(self, owners: list[Entry | None], fresh: Fresh | None) -> Pile:
-        pieces = []
-        for entry in owners:
-            if entry is not None:
-                pieces.append(self._memory.piece(entry))
-            elif fresh is not None:
-                pieces.append(fresh.piece)
-        return Pile(pieces)
+    def _input(self, origin: list[StoredSegment | None], new: NewRows | None) -> IndexedInput:
+        segments = []
+        for stored in origin:
+            if stored is not None:
+                segments.append(self._state.indexed(stored))
+            elif new is not None:
+                segments.append(new.segment)
+        return IndexedInput(segments)
 
-    def _published(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[Found]:
+    def _published(self, new: list[NewRows | None], stored: list[list[StoredSegment]]) -> Iterator[MatchBatch]:
         """Matches by one of the paper's algorithms."""
-        owners: Owners = [[*held[side], *([None] if fresh[side] is not None else [])] for side in self.spec.sides]
-        if not all(owners) or not any(fresh):
+        origins: Origins = [[*stored[side], *([None] if new[side] is not None else [])] for side in self.spec.sides]
+        if not all(origins) or not any(new):
             return
-        piles = [self._pile(owner, fresh[side]) for side, owner in enumerate(owners)]
-        counts = np.array([sum(entry.rows for entry in entries) for entries in held], dtype=np.int64)
-        order = np.concatenate([np.full(count, side, dtype=np.int32) for side, count in self._order])
-        windows = self.spec.graph.alternatives
-        found, counted = papers.find(
-            self.spec.options.algorithm, self.spec.options.approach,
-            [Side(pile.times, pile.group) for pile in piles], self._conditions(piles),
-            windows if len(windows) > 1 else windows[0], order, counts,
-        )  # fmt: skip
-        self.counters["comparisons"] += counted["comparisons"]
-        matches = dict(enumerate(found))
-        kept = verdict(self.spec, piles, matches)
-        if kept is not None:
-            matches = {side: rows[kept] for side, rows in matches.items()}
+        inputs = [self._input(origin, new[side]) for side, origin in enumerate(origins)]
+        held = np.array([sum(segment.rows for segment in segments) for segments in stored], dtype=np.int64)
+        order = np.concatenate([np.full(count, side, dtype=np.int32) for side, count in self._arrival_order])
+        matches, comparisons = published_matches(self.spec, inputs, order, held)
+        self.counters["comparisons"] += comparisons
         for begin in range(0, matches[0].size, CHUNK):
-            yield piles, {side: rows[begin : begin + CHUNK] for side, rows in matches.items()}, owners
-
-    def _conditions(self, piles: list[Pile]) -> list[Condition]:
-        """Everything beyond the group and the windows, as the paper's algorithms take it."""
-        spec = self.spec
-        found: list[Condition] = []
-
-        def equal(one: int, other: int, what: tuple[str, int]) -> None:
-            low, high = piles[other].ranges(what)
-            found.append(Condition(one, other, piles[one].ranges(what)[0], low, high))
-
-        if len(spec.classes) > 1:
-            for at in range(len(spec.classes)):
-                for side in spec.sides[1:]:
-                    equal(0, side, ("q", at))
-        if spec.grid is not None:
-            for side in spec.sides[1:]:
-                equal(0, side, ("s", 0))
-        for at, equality in enumerate(spec.equalities):
-            equal(*equality.sides, ("e", at))
-        for at, comparison in enumerate(spec.comparisons):
-            if comparison.axis.kind != "rank":
-                low, high = piles[comparison.box_side].ranges(("c", at))
-                point = piles[comparison.point_side].ranges(("c", at))[0]
-                found.append(Condition(comparison.point_side, comparison.box_side, point, low, high))
-        return found
+            chunk = {side: rows[begin : begin + CHUNK] for side, rows in matches.items()}
+            yield MatchBatch(inputs, chunk, origins)
 
     # ----------------------------------------------------------------------------------------------------------
     # Output
@@ -266,44 +240,42 @@ class WindowJoinKernel:
         self.counters["results"] += out.num_rows
         return out
 
-    def _emit(
-        self, piles: list[Pile], matches: Partial, owners: Owners, fresh: list[Fresh | None]
-    ) -> pa.RecordBatch | None:
-        """Output rows of matches; marks rows whose first match counts."""
-        how = self.spec.options.how
-        new: Index | None = None
+    def _emit(self, batch: MatchBatch, new: list[NewRows | None]) -> pa.RecordBatch | None:
+        """Output rows of matches; records which rows have matched where that counts."""
+        inputs, matches, origins = batch
+        first_matches: Index | None = None
         for side in self.spec.flagged:
-            rows = matches[side]
-            hit = np.zeros(piles[side].size, dtype=np.bool_)
-            hit[rows] = True
-            known = self._flags(piles[side], owners[side], fresh[side])
-            if how == "semi":
-                new = np.flatnonzero(hit & ~known)
-            self._mark(piles[side], owners[side], fresh[side], hit)
-        if how == "anti":
-            return None
-        if how == "semi":
-            assert new is not None
-            return self._rows({0: piles[0].take(range(self.spec.payload[0]), new)}, new.size) if new.size else None
+            hit = np.zeros(inputs[side].size, dtype=np.bool_)
+            hit[matches[side]] = True
+            if not self.spec.kind.pairs:
+                first_matches = np.flatnonzero(hit & ~self._matched(origins[side], new[side]))
+            self._record_matches(inputs[side], origins[side], new[side], hit)
+        if not self.spec.kind.pairs:
+            assert first_matches is not None
+            if self.spec.kind.unmatched or not first_matches.size:
+                return None
+            return self._rows({0: inputs[0].take(range(self.spec.payload[0]), first_matches)}, first_matches.size)
         count = matches[0].size
-        parts = {s: piles[s].take(range(self.spec.payload[s]), matches[s]) for s in self.spec.sides}
+        parts = {s: inputs[s].take(range(self.spec.payload[s]), matches[s]) for s in self.spec.sides}
         return self._rows(parts, count)
 
-    def _flags(self, pile: Pile, owners: list[Entry | None], fresh: Fresh | None) -> Mask:
+    def _matched(self, origin: list[StoredSegment | None], new: NewRows | None) -> Mask:
         flags = []
-        for entry in owners:
-            if entry is not None:
-                flags.append(self._memory.matched(entry))
-            elif fresh is not None:
-                flags.append(fresh.matched)
+        for stored in origin:
+            if stored is not None:
+                flags.append(self._state.matched(stored))
+            elif new is not None:
+                flags.append(new.matched)
         return np.concatenate(flags)
 
-    def _mark(self, pile: Pile, owners: list[Entry | None], fresh: Fresh | None, hit: Mask) -> None:
-        for entry, begin, end in zip(owners, pile.starts[:-1], pile.starts[1:], strict=True):
-            if entry is not None:
-                self._memory.mark(entry, hit[begin:end])
-            elif fresh is not None:
-                fresh.matched |= hit[begin:end]
+    def _record_matches(
+        self, rows: IndexedInput, origin: list[StoredSegment | None], new: NewRows | None, hit: Mask
+    ) -> None:
+        for stored, begin, end in zip(origin, rows.starts[:-1], rows.starts[1:], strict=True):
+            if stored is not None:
+                self._state.record_matches(stored, hit[begin:end])
+            elif new is not None:
+                new.matched |= hit[begin:end]
 
     def _rows(self, parts: dict[int, pa.RecordBatch], count: int) -> pa.RecordBatch:
         """Output rows: the payload of every input, NULL for inputs that `parts` lacks."""
@@ -313,44 +285,45 @@ class WindowJoinKernel:
                 columns += parts[side].columns
             else:
                 columns += [pa.nulls(count, kind) for kind in self.spec.types[side]]  # type: ignore[call-overload]
-        if self.spec.options.how in ("left", "right", "full"):
+        if self.spec.kind.outer:
             columns += [pa.array(np.full(count, side in parts)) for side in self.spec.emitted]
         return pa.RecordBatch.from_arrays(columns, names=self.spec.output_names())
 
-    def _closed(self, fresh: list[Fresh | None], held: list[list[Entry]]) -> Iterator[pa.RecordBatch]:
+    def _unmatched(self, new: list[NewRows | None], stored: list[list[StoredSegment]]) -> Iterator[pa.RecordBatch]:
         """Rows without a match that can no longer get one, each once."""
         # What the last call closed, it reported.
-        before, after = self._closed_by(self._before), self._closing()
+        before, after = self._expiry_at(self._watermarks_before), self._expiry()
         for side in self.spec.preserved:
             payload = range(self.spec.payload[side])
-            lonely = [part.select(payload) for part in self._stray[side]]
-            for entry in held[side]:
-                if entry.last >= before[side] and entry.first < after[side]:
-                    times = self._memory.piece(entry).codes.times
-                    due = (times >= before[side]) & (times < after[side]) & ~self._memory.matched(entry)
-                    lonely.append(self._memory.piece(entry).rows.select(payload).filter(pa.array(due)))
-            new = fresh[side]
-            if new is not None:
-                due = (new.piece.codes.times < after[side]) & ~new.matched
-                lonely.append(new.piece.rows.select(payload).filter(pa.array(due)))
-            for part in lonely:
+            unmatched = [part.select(payload) for part in self._null_key_rows[side]]
+            for segment in stored[side]:
+                if segment.last >= before[side] and segment.first < after[side]:
+                    indexed = self._state.indexed(segment)
+                    times = indexed.codes.times
+                    due = (times >= before[side]) & (times < after[side]) & ~self._state.matched(segment)
+                    unmatched.append(indexed.rows.select(payload).filter(pa.array(due)))
+            arrived = new[side]
+            if arrived is not None:
+                due = (arrived.segment.codes.times < after[side]) & ~arrived.matched
+                unmatched.append(arrived.segment.rows.select(payload).filter(pa.array(due)))
+            for part in unmatched:
                 if part.num_rows:
                     yield self._rows({side: part}, part.num_rows)
 
-    def _store(self, fresh: list[Fresh | None]) -> None:
-        """Let go of rows that can match nothing more, and remember the new ones that still can."""
-        alive = self._closing()
-        memory = self._memory
-        for entry in [entry for entry in memory.entries if entry.last < alive[entry.side]]:
-            memory.forget(entry)
-            self.counters[f"evicted_{self.spec.aliases[entry.side]}"] += entry.rows
-        for side, new in enumerate(fresh):
-            if new is None:
+    def _update_state(self, new: list[NewRows | None]) -> None:
+        """Evict rows that can match nothing more, and remember the new ones that still can."""
+        expiry = self._expiry()
+        state = self._state
+        for stored in [stored for stored in state.segments if stored.last < expiry[stored.side]]:
+            state.evict(stored)
+            self.counters[f"evicted_{self.spec.aliases[stored.side]}"] += stored.rows
+        for side, arrived in enumerate(new):
+            if arrived is None:
                 continue
-            times = new.piece.codes.times
-            kept = np.flatnonzero(times >= alive[side])
+            times = arrived.segment.codes.times
+            kept = np.flatnonzero(times >= expiry[side])
             self.counters[f"evicted_{self.spec.aliases[side]}"] += times.size - kept.size
-            matched = new.matched[kept] if side in self.spec.flagged else None
-            memory.add(side, new.piece.rows.take(kept), times[kept], matched)
-        for side, removed in enumerate(memory.merge(alive)):
-            self.counters[f"evicted_{self.spec.aliases[side]}"] += removed
+            matched = arrived.matched[kept] if side in self.spec.flagged else None
+            state.add(side, arrived.segment.rows.take(kept), times[kept], matched)
+        for side, evicted in enumerate(state.merge(expiry)):
+            self.counters[f"evicted_{self.spec.aliases[side]}"] += evicted

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from dovetail.columns.layout import COUNTERS
 from dovetail.families.shedding.recall import CRITICAL
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.stream import MILLION, TOTALS, shed_metrics, slice_metrics
@@ -24,7 +25,7 @@ def shed_sums(aliases: Sequence[str], slices: Slices, *, harvesting: bool) -> li
     sums = dict(zip(names, named_sums(names), strict=True))
     kept = [sums[name] for name in (*metric_names(aliases), *TOTALS[1:], "missed")]
     kept.append(_mean(names.index("throttle")).alias("throttle"))
-    kept += [one.alias(name) for name, one in zip(("recall", "recall_low", "recall_high"), _recall(names), strict=True)]
+    kept += [end.alias(name) for name, end in zip(("recall", "recall_low", "recall_high"), _recall(names), strict=True)]
     if harvesting:
         for (i, side), slots in slice_metrics(aliases, slices).items():
             kept.append(_means(names.index(slots[0]), len(slots)).alias(f"harvest_{aliases[i]}_{aliases[side]}"))
@@ -32,15 +33,15 @@ def shed_sums(aliases: Sequence[str], slices: Slices, *, harvesting: bool) -> li
 
 
 def _mean(at: int) -> Column:
-    return F.coalesce(F.avg(F.col("m")[at]) / MILLION, F.lit(1.0))
+    return F.coalesce(F.avg(F.col(COUNTERS)[at]) / MILLION, F.lit(1.0))
 
 
 def _means(first: int, count: int) -> Column:
     """The means of neighbouring counters: one aggregate for all, since each of its own takes Spark time to plan."""
-    cells = F.collect_list("m")
+    cells = F.collect_list(COUNTERS)
     none = F.array_repeat(F.lit(0.0), count)
     sums = F.aggregate(
-        cells, none, lambda total, one: F.zip_with(total, F.slice(one, first + 1, count), lambda a, b: a + b)
+        cells, none, lambda total, cell: F.zip_with(total, F.slice(cell, first + 1, count), lambda a, b: a + b)
     )
     means = F.transform(sums, lambda total: total / (F.size(cells) * MILLION))
     return F.when(F.size(cells) > 0, means).otherwise(F.array_repeat(F.lit(1.0), count))
@@ -48,10 +49,12 @@ def _means(first: int, count: int) -> Column:
 
 def _recall(names: Sequence[str]) -> list[Column]:
     def total(name: str) -> Column:
-        return F.coalesce(F.sum(F.col("m")[names.index(name)]), F.lit(0)).cast("double").alias(name)
+        return F.coalesce(F.sum(F.col(COUNTERS)[names.index(name)]), F.lit(0)).cast("double").alias(name)
 
-    event = F.coalesce(F.max(F.col("m")[names.index("missed_event")]), F.lit(0)).cast("double").alias("missed_event")
-    sums = F.struct(total("candidates"), total("missed"), total("missed_variance"), event)
+    event = (
+        F.coalesce(F.max(F.col(COUNTERS)[names.index("missed_event")]), F.lit(0)).cast("double").alias("missed_event")
+    )
+    sums = F.struct(total("candidates"), total("missed"), total("missed_variance"), event.alias("missed_event"))
     return [
         _let(sums, lambda s: F.when(s.candidates > 0, s.candidates / (s.candidates + s.missed)).otherwise(1.0)),
         _let(sums, lambda s: _bound(s, 1)),
@@ -67,9 +70,9 @@ def _bound(sums: Column, sign: int) -> Column:
     def recall(event: Column) -> Column:
         count = F.when(event > 0, sums.missed / event).otherwise(0.0)
         missed = event * (count + CRITICAL**2 / 2 + sign * CRITICAL * F.sqrt(count + CRITICAL**2 / 4))
-        found = sums.candidates / (sums.candidates + F.greatest(F.lit(0.0), missed))
+        estimate = sums.candidates / (sums.candidates + F.greatest(F.lit(0.0), missed))
         nothing = F.when(event > 0, 0.0).otherwise(1.0) if sign > 0 else F.lit(1.0)
-        return F.when(sums.candidates > 0, found).otherwise(nothing)
+        return F.when(sums.candidates > 0, estimate).otherwise(nothing)
 
     return _let(event, recall)
 

@@ -14,17 +14,22 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dovetail.columns.layout import MAX_TIME_HEADER
 from dovetail.families.shedding.control import Control
 from dovetail.families.shedding.recall import Missed
 from dovetail.families.shedding.stream import SheddingKernel
-from dovetail.families.shedding.throttle import throttled
-from dovetail.families.window.stream import TOP
+from dovetail.families.shedding.throttle import LEAST, throttled
 
 SECOND = 1_000_000
 ROOM = 0.97
 """The part of its time that the join plans to be busy."""
 
 Rule = Callable[[float, float, float], float]
+
+
+def paper_throttled(z: float, beta: float, boost: float) -> float:
+    """The paper's rule: the boost factor in full whenever beta is not below 1."""
+    return max(LEAST, z * beta) if beta < 1 else min(1.0, z * boost)
 
 
 @dataclass
@@ -63,7 +68,7 @@ class Run:
 
     def total(self, name: str, begin: float = 0.0, end: float = np.inf) -> float:
         """A sum over the services that began in a span of time."""
-        return float(sum(getattr(one, name) for one in self.served if begin <= one.began < end))
+        return float(sum(getattr(service, name) for service in self.served if begin <= service.began < end))
 
     def rate(self, name: str, begin: float, end: float) -> float:
         """The same for each second."""
@@ -71,7 +76,7 @@ class Run:
 
     def throttle(self, at: float) -> float:
         """The throttle at a time."""
-        return next((one.z for one in reversed(self.served) if one.began <= at), 1.0)
+        return next((service.z for service in reversed(self.served) if service.began <= at), 1.0)
 
 
 @dataclass
@@ -124,11 +129,11 @@ class VirtualClock:
         while now < until:
             parts, came, lost = [], 0, 0
             for side, times in enumerate(arrivals):
-                there = int(np.searchsorted(times, now, side="right"))
-                kept = min(there - heads[side], int(self.buffer))
+                arrived = int(np.searchsorted(times, now, side="right"))
+                kept = min(arrived - heads[side], int(self.buffer))
                 parts.append(inputs[side].slice(heads[side], kept))
-                came, lost = came + there - heads[side], lost + there - heads[side] - kept
-                heads[side] = there
+                came, lost = came + arrived - heads[side], lost + arrived - heads[side] - kept
+                heads[side] = arrived
             kernel = self._call(pace, state, parts, take)
             ended = now + kernel.work / self.capacity
             rows = sum(part.num_rows for part in parts)
@@ -160,7 +165,7 @@ class VirtualClock:
             if part.num_rows:
                 kernel.push(side, part)
                 top = part.column(kernel.spec.times[side])[-1].as_py()
-                kernel.push(side, part.slice(0, 0).replace_schema_metadata({TOP: str(top)}))
+                kernel.push(side, part.slice(0, 0).replace_schema_metadata({MAX_TIME_HEADER: str(top)}))
         for batch in kernel.results():
             if take is not None:
                 take(batch)

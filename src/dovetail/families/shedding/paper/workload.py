@@ -1,4 +1,4 @@
-"""The paper's workload (section 6.2): streams whose values wander, and the join of values that are near each other."""
+"""The paper's workload (section 6.2): streams whose values drift, and the join of values that are near each other."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COLUMNS = ("t", "v", "n")
 
 
 @dataclass(frozen=True)
-class Wandering:
+class DriftingStreams:
     """The paper's streams (section 6.2): X_i(t) = (D / eta) (t + tau_i) + kappa_i N(0, 1), modulo D.
 
     `rates` are rows a second of all inputs, or pairs (from this second on, so many).  Rows come at regular intervals
@@ -32,7 +32,7 @@ class Wandering:
 
     Examples
     --------
-    >>> one, other = Wandering(kappas=(0.0, 0.0), lags=(0.0, 5.0)).made(10.0, seed=1)
+    >>> one, other = DriftingStreams(kappas=(0.0, 0.0), lags=(0.0, 5.0)).made(10.0, seed=1)
     >>> one.num_rows, one.schema.names
     (1000, ['t', 'v', 'n'])
     """

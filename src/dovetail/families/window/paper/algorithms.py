@@ -25,6 +25,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import ArgumentError, choice
+from dovetail.families.window.graph import WindowMatrix
 from dovetail.families.window.paper.compiled import (
     COUNTERS,
     EVICTED,
@@ -42,8 +43,8 @@ from dovetail.families.window.paper.compiled import (
     insert_held,
     probe,
 )
+from dovetail.families.window.paper.inputs import Condition, Side
 from dovetail.families.window.paper.merge import merge
-from dovetail.families.window.rows import Condition, Side, Windows
 
 ALGORITHMS = ("nested", "hash", "merge")
 APPROACHES = ("global", "local", "path")
@@ -56,7 +57,7 @@ def find(
     approach: str,
     sides: Sequence[Side],
     conditions: Sequence[Condition],
-    windows: Windows,
+    windows: WindowMatrix,
     order: npt.NDArray[np.int32],
     held: Index,
 ) -> tuple[list[Index], dict[str, int]]:
@@ -137,7 +138,7 @@ class Operator:
         approach: str,
         sides: Sequence[Side],
         conditions: Sequence[Condition],
-        windows: Windows,
+        windows: WindowMatrix,
         order: npt.NDArray[np.int32],
         held: Index,
         *,
@@ -227,7 +228,7 @@ class Operator:
         return arrived - int(self._counted[EVICTED])
 
 
-def limits(algorithm: str, approach: str, windows: Windows) -> Limits:
+def limits(algorithm: str, approach: str, windows: WindowMatrix) -> Limits:
     """The filter that an approach makes of the windows, and whether a refinement has to follow it.
 
     Examples
@@ -244,8 +245,8 @@ def limits(algorithm: str, approach: str, windows: Windows) -> Limits:
     if approach == "path":
         if algorithm == "merge":
             raise ArgumentError("approach='path' with algorithm='merge'", accepted="algorithm 'nested' or 'hash'")
-        beside = np.abs(np.subtract.outer(np.arange(n), np.arange(n))) == 1
-        low, high = np.where(beside, hull_low, LOWEST), np.where(beside, hull_high, HIGHEST)
+        neighbours = np.abs(np.subtract.outer(np.arange(n), np.arange(n))) == 1
+        low, high = np.where(neighbours, hull_low, LOWEST), np.where(neighbours, hull_high, HIGHEST)
         reach = np.where(others, hull_high, LOWEST).max(axis=1)
         return Limits(low, high, reach, exact, exact.shape[0] > 1 or not _is_path(exact[0]))
     if approach == "global":
@@ -321,7 +322,7 @@ def _table(rows: Rows, n: int, hashed: bool, live: bool) -> Table:
     """Empty hash tables.
 
     A table for a call has about as many buckets as an input has rows.  A live one holds a window of rows, of whose
-    number nothing is known; few buckets keep the way short that the hand has to go round.
+    number nothing is known; few buckets keep the round of the cleaning hand short.
     """
     bits = min(max(int(np.diff(rows.offset).max(initial=1)).bit_length(), 4), 12 if live else 18) if hashed else 1
     shape = (n, 1 << bits)
@@ -345,10 +346,10 @@ def _flatten(sides: Sequence[Side], conditions: Sequence[Condition], by_time: Se
     for condition in conditions:
         p, b = condition.point_side, condition.box_side
         values += [ordered(condition.point, p), ordered(condition.low, b), ordered(condition.high, b)]
-        places = filled, filled + condition.point.size, filled + condition.point.size + condition.low.size
-        clauses[p].append((1, b, *places))
-        clauses[b].append((0, p, *places))
-        filled = places[2] + condition.high.size
+        offsets = filled, filled + condition.point.size, filled + condition.point.size + condition.low.size
+        clauses[p].append((1, b, *offsets))
+        clauses[b].append((0, p, *offsets))
+        filled = offsets[2] + condition.high.size
     return Rows(
         times=_joined([ordered(side.times, i) for i, side in enumerate(sides)]),
         groups=_joined([ordered(side.groups, i) for i, side in enumerate(sides)]),

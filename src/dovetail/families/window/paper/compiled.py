@@ -3,10 +3,10 @@ says what they are for.
 
 :func:`probe` takes one arriving row after another and joins it with the buffers of the other inputs: by a scan (nested
 loop, NLW-join) or along a hash chain (HW-join).  The sweep of the merge join has a module of its own and shares the
-rest.  Both keep their place in arrays of the caller, so that a caller may run them in slices and time each.
+rest.  Both keep their position in arrays of the caller, so that a caller may run them in slices and time each.
 
-The loops are long because calls are dear: Numba counts the users of every array that a call is given up and down again,
-which takes longer than all else that happens to a row.
+The loops are long because calls are expensive: Numba counts the references to every array that a call is given up and
+down again, which takes longer than all else that happens to a row.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from dovetail.columns.hashing import GOLDEN
 from dovetail.columns.numba_cache import njit
 
 Index = npt.NDArray[np.int64]
-Found = tuple[Index, int]
+Matches = tuple[Index, int]
+"""Matches, a row of row numbers each, and how many of these rows are filled."""
 
 LOWEST = np.iinfo(np.int64).min
 HIGHEST = np.iinfo(np.int64).max
 
 WINDOW, PREDICATE, REFINED, REFUSED, EVICTED, RESULTS, IDLE = range(7)
-"""Places in the array of counters: window tests, predicate tests, refinements, those that failed, rows dropped,
+"""Indices into the array of counters: window tests, predicate tests, refinements, those that failed, rows dropped,
 matches, rows that needed no join because an input had nothing to offer (Mode 1)."""
 COUNTERS = 7
 
@@ -143,8 +145,7 @@ def _bounds(seen: Index, reach: Index, bounds: Index) -> None:  # pragma: no cov
 
 @njit
 def _bucket(group: int, shift: int) -> np.int64:  # pragma: no cover
-    mixed = np.uint64(group) * np.uint64(0x9E3779B97F4A7C15)
-    return np.int64(mixed >> np.uint64(shift))
+    return np.int64((np.uint64(group) * GOLDEN) >> np.uint64(shift))
 
 
 @njit
@@ -198,7 +199,7 @@ def probe(
     filled: int,
     keep: bool,
     counters: Index,
-) -> Found:  # pragma: no cover
+) -> Matches:  # pragma: no cover
     """NLW-join and HW-join: take the rows of sequence[begin:end] in turn and join each with all buffers (Figure 5).
 
     `seen` is the paper's vector of time-stamps V.  It takes its values from `before` when a row arrives, and from

@@ -1,6 +1,6 @@
 """The compiled sweep of the merge W-join (MW-join), section 3.2 of the paper, and of its local conservative form.
 
-The paper's two modes are here in purpose, and mended in five places.  ``tests/window/test_paper.py`` keeps the printed
+The paper's two modes are here in spirit, corrected in five points.  ``tests/window/test_paper.py`` keeps the printed
 version, and the smallest inputs on which it differs.
 
 1. *A starting tuple joins everything.*  Where Mode 1 finds new starting N_tuples, the paper checks these N_tuples
@@ -33,9 +33,9 @@ from dovetail.families.window.paper.compiled import (
     REFUSED,
     RESULTS,
     WINDOW,
-    Found,
     Index,
     Limits,
+    Matches,
     Rows,
     agrees,
     grown,
@@ -62,7 +62,7 @@ def merge(
     filled: int,
     keep: bool,
     counters: Index,
-) -> Found:  # pragma: no cover
+) -> Matches:  # pragma: no cover
     """MW-join: take the rows of sequence[begin:end], which come in the order of time.
 
     Each input has two queues, 2j for the rows held from before and 2j + 1 for the new ones; `sequence` names the queue

@@ -12,10 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from dovetail.errors import ArgumentError
-from dovetail.families.shedding.keeping import keep_rates, kept_work
-from dovetail.families.shedding.model import Costs, build_model
-from dovetail.families.shedding.ordering import join_orders
-from dovetail.families.shedding.settings import METHODS, METRICS, harvest_counts
+from dovetail.families.shedding.optimizer.drop_rates import keep_rates, kept_work
+from dovetail.families.shedding.optimizer.fractions import METHODS, METRICS, harvest_counts
+from dovetail.families.shedding.optimizer.model import Costs, build_model
+from dovetail.families.shedding.optimizer.orders import join_orders
 
 from .models import random_model
 

@@ -3,39 +3,31 @@
 Three metrics choose the next slice, and the search goes up from nothing (`greedy`), down from everything (`reverse`) or
 whichever way is shorter (`double-sided`).  `exhaustive` is the optimum, for few inputs and slices.
 
-The budget is seldom spent to the last comparison: slices are whole, and a slice chosen early may bar a better pair.
-So a search ends with a refinement that the paper does not have: force one more slice in, or a direction out, let the
-greedy steps make room and spend what is left, and keep what is better, until nothing is.
+The budget is seldom spent to the last comparison: slices cannot be divided, and a slice chosen early may rule out a
+better pair.  So a search ends with a refinement that the paper does not have: force one more slice in, or a direction
+out, let the greedy steps make room and spend what is left, and keep what is better, until nothing is.
 
-The paper's Figure 5 has slips that are put right here:  EVAL bounds the cost by "r C(1)" and means z C(1), and line
+The paper's Figure 5 has slips that are corrected here: EVAL bounds the cost by "r C(1)" and means z C(1), and line
 32 adds d[i, j] where the best setting found, d[u, v], is meant.
 """
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 
 from dovetail.columns.numba_cache import njit
 from dovetail.errors import choice
-from dovetail.families.shedding.model import Flags, Floats, Ints, Model, direction, evaluated, priced
-
-Metric = Literal["output", "output per cost", "delta"]
-Method = Literal["double-sided", "greedy", "reverse", "exhaustive"]
+from dovetail.families.shedding.optimizer.model import Flags, Floats, Ints, Model, direction, evaluated, priced
+from dovetail.families.shedding.spec import METHODS, METRICS, Method, Metric
 
 ROUNDS = 12
 """Rounds of refinement at most; two or three are usual."""
-
-METRICS: tuple[Metric, ...] = ("output", "output per cost", "delta")
-"""Best Output, Best Output Per Cost, and Best Delta Output Per Delta Cost."""
-METHODS: tuple[Method, ...] = ("double-sided", "greedy", "reverse", "exhaustive")
 
 
 def harvest_counts(
     model: Model, z: float, *, method: Method = "double-sided", metric: Metric = "delta", refined: bool = True
 ) -> Ints:
-    """Slices to look at, by direction and place, such that the work is at most z times the full work.
+    """Slices to look at, by direction and position, such that the work is at most z times the full work.
 
     Parameters
     ----------
@@ -50,7 +42,7 @@ def harvest_counts(
 
     Examples
     --------
-    >>> from dovetail.families.shedding.model import build_model
+    >>> from dovetail.families.shedding.optimizer.model import build_model
     >>> orders, rows = np.array([[1], [0]]), np.full((2, 2, 4), 10.0)
     >>> scores = np.tile([0.1, 0.6, 0.2, 0.1], (2, 2, 1))
     >>> model = build_model([5.0, 5.0], orders, rows, scores, np.array([[4.0], [1.0]]))
@@ -91,9 +83,9 @@ def _score(metric: int, o: float, c: float, old_o: float, old_c: float) -> float
 
 @njit
 def _up(budget: float, metric: int, begin: Ints, barred: Flags, model: Model) -> Ints:  # pragma: no cover - compiled
-    """GREEDYPICK, Figure 5, from a setting to begin with and without what is barred; the numbers are its lines."""
+    """GREEDYPICK, Figure 5, from a given setting and without what is barred; the numbers are its lines."""
     sizes = model.sizes
-    m, places = sizes.shape
+    m, positions = sizes.shape
     counts = begin.copy()  # (4)
     costs, outputs = np.zeros(m), np.zeros(m)  # (1), by direction: a step changes one of them
     started = np.zeros(m, dtype=np.bool_)  # (2)
@@ -106,7 +98,7 @@ def _up(budget: float, metric: int, begin: Ints, barred: Flags, model: Model) ->
         old_c, old_o = costs.sum(), outputs.sum()
         for i in range(m):  # (8)
             if started[i]:  # (9)
-                for j in range(places):  # (10)
+                for j in range(positions):  # (10)
                     if frozen[i, j] or counts[i, j] >= sizes[i, j]:  # (11)
                         continue
                     counts[i, j] += 1  # (14)
@@ -139,15 +131,15 @@ def _up(budget: float, metric: int, begin: Ints, barred: Flags, model: Model) ->
 
 @njit
 def _down(budget: float, metric: int, begin: Ints, kept: Flags, model: Model) -> Ints:  # pragma: no cover - compiled
-    """Greedy reverse, from a setting to begin with: slices go until the work fits, except what is to be kept.
+    """Greedy reverse, from a given setting: slices go until the work fits, except those to keep.
 
-    A direction goes as a whole with its last slice of any window.
+    With the last slice of any of its windows a direction goes altogether.
 
     Section 6.1 says no more about it.  The step taken is the one whose result the metric likes best; for the delta
     metric that is the least output lost for the work saved.
     """
     sizes = model.sizes
-    m, places = sizes.shape
+    m, positions = sizes.shape
     counts = begin.copy()
     costs, outputs = np.zeros(m), np.zeros(m)
     for i in range(m):
@@ -156,8 +148,8 @@ def _down(budget: float, metric: int, begin: Ints, kept: Flags, model: Model) ->
         best, u, v = -np.inf, -1, -1
         old_c, old_o = costs.sum(), outputs.sum()
         for i in range(m):
-            for j in range(places):
-                # The last slice takes the whole direction with it, what is to be kept as well.
+            for j in range(positions):
+                # The last slice takes the direction with it, and what is to be kept as well.
                 if counts[i, j] == 0 or kept[i, j] or (counts[i, j] == 1 and kept[i].any()):
                     continue
                 counts[i, j] -= 1
@@ -188,50 +180,50 @@ def _down(budget: float, metric: int, begin: Ints, kept: Flags, model: Model) ->
 def _refined(budget: float, counts: Ints, model: Model) -> Ints:  # pragma: no cover - compiled
     """A setting that no exchange makes better: one more slice for others, or a direction for others."""
     sizes = model.sizes
-    m, places = sizes.shape
-    none = np.zeros((m, places), dtype=np.bool_)
-    marked = none.copy()
+    m, positions = sizes.shape
+    none = np.zeros((m, positions), dtype=np.bool_)
+    fixed = none.copy()
     counts = _up(budget, 2, counts, none, model)
     best = evaluated(counts, model)[1]
     for _ in range(ROUNDS):
-        found = counts
+        better = counts
         for i in range(m):
-            for j in range(-1, places):
+            for j in range(-1, positions):
                 tried = counts.copy()
-                marked[:, :] = False
+                fixed[:, :] = False
                 if j >= 0:
                     if counts[i, j] == sizes[i, j]:
                         continue
                     if counts[i, 0] == 0:
                         tried[i, :] = 1
                     tried[i, j] = min(sizes[i, j], tried[i, j] + 1)
-                    marked[i, j] = True
-                    tried = _down(budget, 2, tried, marked, model)
-                    marked[i, j] = False
+                    fixed[i, j] = True
+                    tried = _down(budget, 2, tried, fixed, model)
+                    fixed[i, j] = False
                 elif counts[i, 0] > 0:
                     tried[i, :] = 0
-                    marked[i, :] = True
+                    fixed[i, :] = True
                 else:
                     continue
-                tried = _up(budget, 2, tried, marked, model)
+                tried = _up(budget, 2, tried, fixed, model)
                 cost, output = evaluated(tried, model)
                 if cost <= budget and output > best * (1 + 1e-9):
-                    best, found = output, tried
-        if found is counts:
+                    best, better = output, tried
+        if better is counts:
             return counts
-        counts = found
+        counts = better
     return counts
 
 
 def _exhaustive(model: Model, budget: float) -> Ints:
     """The best setting.  Directions share nothing but the budget, so only the best of each cost needs combining."""
-    m, places = model.sizes.shape
+    m, positions = model.sizes.shape
     fronts = []
     for i in range(m):
-        grid = np.indices(tuple(model.sizes[i])).reshape(places, -1).T + 1
-        options = np.vstack([np.zeros((1, places), dtype=np.int64), grid.astype(np.int64)])
-        found = priced(i, options, model)
-        fronts.append((options, found[:, 0], found[:, 1], np.arange(len(options))[:, None]))
+        grid = np.indices(tuple(model.sizes[i])).reshape(positions, -1).T + 1
+        options = np.vstack([np.zeros((1, positions), dtype=np.int64), grid.astype(np.int64)])
+        prices = priced(i, options, model)
+        fronts.append((options, prices[:, 0], prices[:, 1], np.arange(len(options))[:, None]))
     costs, outputs, chosen = np.zeros(1), np.zeros(1), np.zeros((1, 0), dtype=np.int64)
     for _, c, o, number in fronts:
         costs = (costs[:, None] + c[None, :]).ravel()

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dovetail.families.shedding.model import Floats, Ints, Model
+from dovetail.families.shedding.optimizer.model import Floats, Ints, Model
 
 STEP = 0.98
 """Each step drops so much of one input: all steps lose the same part of the output."""
@@ -54,7 +54,7 @@ def keep_rates(models: Sequence[Model], z: float, before: Floats | None = None) 
 
     Examples
     --------
-    >>> from dovetail.families.shedding.model import build_model
+    >>> from dovetail.families.shedding.optimizer.model import build_model
     >>> orders, rows = np.array([[1], [0]]), np.zeros((2, 2, 4))
     >>> rows[0, 1], rows[1, 0] = 10.0, 10.0
     >>> model = build_model([5.0, 5.0], orders, rows, rows, np.full((2, 1), 2.0))

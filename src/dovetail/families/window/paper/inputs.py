@@ -1,4 +1,4 @@
-"""The rows of a window join as its algorithms see them: times, groups of equal keys, further conditions."""
+"""The rows of a window join as the paper's algorithms see them: times, groups of equal keys, further conditions."""
 
 from __future__ import annotations
 
@@ -6,12 +6,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-
-Windows = npt.NDArray[np.int64]
-"""Shape (n, n, 2): rows of inputs i and j match only if windows[i, j, 0] <= t_j - t_i <= windows[i, j, 1].
-
-The matrix is closed by shortest paths, and windows[j, i] is windows[i, j] reversed and negated.
-"""
 
 
 @dataclass

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
-from dovetail.families.shedding.model import Costs, Flags, Floats, Ints, Model, build_model
-from dovetail.families.shedding.ordering import join_orders
+from dovetail.families.shedding.optimizer.model import Costs, Flags, Floats, Ints, Model, build_model
+from dovetail.families.shedding.optimizer.orders import join_orders
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.window.encode import Index
 from dovetail.families.window.spec import WindowJoinSpec
@@ -24,12 +21,12 @@ from dovetail.families.window.spec import WindowJoinSpec
 FINE = 4
 """Buckets of a histogram in a slice."""
 DOUBT = 0.05
-"""The part of a score that goes by rows alone: a slice without a match so far is not without hope."""
+"""The part of a score that goes by rows alone: a slice without a match so far may still have one."""
 
 
 @dataclass
 class Learned:
-    """Fading sums.  Inputs are numbered; i looks, l is looked at, j is a place in the join order, k a slice."""
+    """Fading sums.  Inputs are numbered; i looks, l is looked at, j is a position in the join order, k a slice."""
 
     pairs: Floats
     """(m, m, n): matches of direction i with their row of l in slice k."""
@@ -61,11 +58,11 @@ class Learned:
 
     def fade(self, part: float) -> None:
         """Keep a part of everything."""
-        for one in fields(self):
-            getattr(self, one.name)[...] *= part
+        for sums in fields(self):
+            getattr(self, sums.name)[...] *= part
 
-    def forget_places(self, direction: int) -> None:
-        """A new join order: what was known of the places of the old one does not hold."""
+    def forget_positions(self, direction: int) -> None:
+        """A new join order: what was known of the positions in the old one does not hold."""
         for sums in (self.reach, self.looked, self.found):
             sums[direction] = 0.0
 
@@ -85,11 +82,11 @@ class Learned:
     def scores(self, slices: Slices, histograms: str, rows: Floats | None = None) -> Floats:
         """(m, m, n): the probability of each slice, the paper's p, up to a factor; for rows as they are, or of late."""
         rows = self.rows if rows is None else rows
-        found = self.pairs.copy() if histograms == "pair" else self._convolved(slices, rows)
+        matches = self.pairs.copy() if histograms == "pair" else self._convolved(slices, rows)
         rows = np.where(slices.everything(), np.maximum(rows, 1e-9), 0.0)
         flat = rows / rows.sum(axis=2, keepdims=True).clip(1e-300)
-        total = found.sum(axis=2, keepdims=True)
-        known = np.where(total > 0, found / np.where(total > 0, total, 1.0), flat)
+        total = matches.sum(axis=2, keepdims=True)
+        known = np.where(total > 0, matches / np.where(total > 0, total, 1.0), flat)
         return np.asarray((1 - DOUBT) * known + DOUBT * flat)
 
     def _convolved(self, slices: Slices, rows: Floats) -> Floats:
@@ -99,7 +96,7 @@ class Learned:
         slice scores by how full it is for the direction.  In the paper all slices of the past are full.
         """
         m = self.drivers.size
-        found = np.zeros_like(self.pairs)
+        matches = np.zeros_like(self.pairs)
         middles = [_middles(slices, side) for side in range(m)]
         for i in range(m):
             for l in range(m):  # noqa: E741
@@ -111,9 +108,9 @@ class Learned:
                 ages = mine[1][:, None] - other[1][None, :]
                 inside = (mass > 0) & (ages >= slices.youngest[i, l]) & (ages <= slices.oldest[i, l])
                 number = slices.number(i, l, np.floor(ages[inside]).astype(np.int64))
-                found[i, l] = np.bincount(number, weights=mass[inside], minlength=slices.most)
+                matches[i, l] = np.bincount(number, weights=mass[inside], minlength=slices.most)
         fullest = rows.max(axis=2, keepdims=True)
-        return np.asarray(found * rows / np.where(fullest > 0, fullest, 1.0))
+        return np.asarray(matches * rows / np.where(fullest > 0, fullest, 1.0))
 
     # ----------------------------------------------------------------------------------------------------------
 
@@ -147,7 +144,7 @@ class Learned:
             Rows that drive each direction and (m, m, n) rows that one of them has before it: those of a moment, or
             as they were of late.
         known
-            The join orders in use, where `orders` are others: what is known of places holds for these only.
+            The join orders in use, where `orders` are others: what is known of positions holds for these only.
         """
         if not (self.drivers > 0).any() or not (self.reach.sum(axis=1) > 0).any():
             return None
@@ -156,17 +153,17 @@ class Learned:
         rows = self.rows / seen[:, None, None] if rows is None else rows
         rates = self.pace if rates is None else rates
         windows = rows.sum(axis=2)
-        at_place = np.take_along_axis(windows, orders, axis=1)
+        at_position = np.take_along_axis(windows, orders, axis=1)
         reach = np.maximum(self.reach, 1e-9)
-        seen_there = self.reach > 0
+        observed = self.reach > 0
         if known is not None:
-            seen_there &= (orders == known).all(axis=1)[:, None]
-        narrowed = np.where(seen_there, self.looked / reach, 1.0)
-        part = np.where(seen_there, self.found / reach, np.take_along_axis(self.selectivity(), orders, axis=1))
+            observed &= (orders == known).all(axis=1)[:, None]
+        narrowed = np.where(observed, self.looked / reach, 1.0)
+        part = np.where(observed, self.found / reach, np.take_along_axis(self.selectivity(), orders, axis=1))
         scores = self.scores(slices, histograms, rows)
         sizes = slices.counts
         return build_model(
-            np.maximum(rates, 1e-9), orders, rows, scores, part * at_place,
+            np.maximum(rates, 1e-9), orders, rows, scores, part * at_position,
             narrowed=narrowed.reshape(m, m - 1), sizes=sizes, costs=costs,
         )  # fmt: skip
 
@@ -179,8 +176,8 @@ def links(spec: WindowJoinSpec) -> Flags:
         linked[:] = True
     pairs = [equality.sides for equality in spec.equalities]
     pairs += [(comparison.point_side, comparison.box_side) for comparison in spec.comparisons]
-    for one, other in pairs:
-        linked[one, other] = linked[other, one] = True
+    for i, j in pairs:
+        linked[i, j] = linked[j, i] = True
     return linked
 
 
@@ -200,24 +197,3 @@ def _bucket(slices: Slices, side: int, ages: Index) -> Index:
 def _middles(slices: Slices, side: int) -> Floats:
     fine = _fine(slices)
     return np.asarray(int(slices.youngest[side, 0]) + (np.arange(_buckets(slices)) + 0.5) * fine - 0.5)
-
-
-def to_batch(arrays: Mapping[str, npt.NDArray[Any]]) -> pa.RecordBatch:
-    """Arrays of numbers as a segment of state."""
-    return pa.RecordBatch.from_pydict(
-        {
-            "name": list(arrays),
-            "shape": [list(array.shape) for array in arrays.values()],
-            "values": [np.asarray(array, dtype=np.float64).ravel() for array in arrays.values()],
-        },
-        schema=pa.schema([("name", pa.string()), ("shape", pa.list_(pa.int64())), ("values", pa.list_(pa.float64()))]),
-    )
-
-
-def from_batch(batch: pa.RecordBatch) -> dict[str, Floats]:
-    """The arrays of a segment of state."""
-    found = {}
-    for name, shape, values in zip(*(batch.column(at) for at in range(3)), strict=True):
-        array = values.values.to_numpy(zero_copy_only=False).astype(np.float64)
-        found[name.as_py()] = array.reshape(shape.as_py()).copy()
-    return found

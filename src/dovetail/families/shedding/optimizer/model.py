@@ -43,13 +43,13 @@ found; copying its row numbers and columns on takes some ten times that.
 class Model(NamedTuple):
     """A join in numbers, as the compiled loops take it.
 
-    Arrays are by direction and place in the join order; slices are in their rank's order.
+    Arrays are by direction and position in the join order; slices are in their rank's order.
     """
 
     rates: Floats
     """Rows that drive each direction."""
     orders: Ints
-    """(m, m - 1): the input at each place of the join order."""
+    """(m, m - 1): the input at each position of the join order."""
     sizes: Ints
     """(m, m - 1): slices of the window there."""
     ranking: Ints
@@ -82,10 +82,10 @@ class Model(NamedTuple):
 
     def selected(self, counts: Ints) -> Flags:
         """(m, m, n): whether direction i looks at slice k of input l under a setting."""
-        m, places = self.sizes.shape
+        m, positions = self.sizes.shape
         chosen = np.zeros((m, m, self.ranking.shape[2]), dtype=np.bool_)
         for i in range(m):
-            for j in range(places):
+            for j in range(positions):
                 chosen[i, self.orders[i, j], self.ranking[i, j, : counts[i, j]]] = True
         return chosen
 
@@ -114,7 +114,7 @@ def build_model(
     scores
         (m, m, n): the probability that a match has its rows of i and l this far apart, the paper's p.
     fanouts
-        (m, m - 1): matches of one look into the whole window at each place.
+        (m, m - 1): matches of one look into the whole window at each position.
     narrowed
         (m, m - 1): the part of a slice's rows that an index leaves to be examined; 1 without an index.
     sizes
@@ -134,13 +134,13 @@ def build_model(
     >>> model.cost(half) / model.cost(model.full), round(model.output(half) / model.output(model.full), 2)
     (0.5, 0.8)
     """
-    m, places = orders.shape
+    m, positions = orders.shape
     n = rows.shape[2]
-    ranking = np.zeros((m, places, n), dtype=np.int64)
-    examined, yields = np.zeros((m, places, n + 1)), np.zeros((m, places, n + 1))
-    counts = np.full((m, places), n, dtype=np.int64)
+    ranking = np.zeros((m, positions, n), dtype=np.int64)
+    examined, yields = np.zeros((m, positions, n + 1)), np.zeros((m, positions, n + 1))
+    counts = np.full((m, positions), n, dtype=np.int64)
     for i in range(m):
-        for j in range(places):
+        for j in range(positions):
             l = int(orders[i, j])  # noqa: E741 - the paper's name
             size = n if sizes is None else int(sizes[i, l])
             counts[i, j] = size
@@ -165,7 +165,7 @@ def build_model(
 @njit
 def direction(i: int, counts: Ints, model: Model) -> tuple[float, float]:  # pragma: no cover - compiled
     """Work and matches of direction i with so many slices of each window: lambda * C_i and lambda * N_{i,m}."""
-    partial, cost = model.rates[i], 0.0  # partial matches that reach a place: lambda_i * N_{i,j}
+    partial, cost = model.rates[i], 0.0  # partial matches that reach a position: lambda_i * N_{i,j}
     for j in range(counts.size):
         c = counts[j]
         if c == 0:
@@ -189,7 +189,7 @@ def evaluated(counts: Ints, model: Model) -> tuple[float, float]:  # pragma: no 
 @njit
 def priced(i: int, options: Ints, model: Model) -> Floats:  # pragma: no cover - compiled
     """Work and matches of direction i for each of some settings of it."""
-    found = np.empty((options.shape[0], 2))
+    prices = np.empty((options.shape[0], 2))
     for at in range(options.shape[0]):
-        found[at, 0], found[at, 1] = direction(i, options[at], model)
-    return found
+        prices[at, 0], prices[at, 1] = direction(i, options[at], model)
+    return prices

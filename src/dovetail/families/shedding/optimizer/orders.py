@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.families.shedding.model import Floats, Ints
+from dovetail.families.shedding.optimizer.model import Floats, Ints
 
 CLEARLY = 0.3
 """A selectivity is lower than another if it is so much of it at most.
@@ -43,12 +43,12 @@ def join_orders(selectivity: Floats, linked: npt.NDArray[np.bool_], first: int =
     orders = np.zeros((m, m - 1), dtype=np.int64)
     for i in range(m):
         chosen = [i]
-        for place in range(m - 1):
+        for position in range(m - 1):
             left = [side for side in range(m) if side not in chosen]
             near = [side for side in left if linked[side, chosen].any()]
             ranked = sorted(near or left, key=lambda side: (selectivity[i, side], side))
-            following = ranked[min(first, len(ranked) - 1) if place == 0 else 0]
-            orders[i, place] = following
+            following = ranked[min(first, len(ranked) - 1) if position == 0 else 0]
+            orders[i, position] = following
             chosen.append(following)
     return orders
 
@@ -67,8 +67,9 @@ def beginning_with(order: Ints, first: int) -> Ints:
 def steady_orders(selectivity: npt.NDArray[np.float64], before: Ints, after: Ints) -> Ints:
     """New join orders, but the old one of a direction where the new one is hardly better.
 
-    Selectivities are estimates: of two that are alike, now one is lower and now the other.  With every change of the
-    order all that is known of its places is lost, and the full work that a throttle is a part of is another one.
+    Selectivities are estimates: of two that are alike, sometimes one is lower and sometimes the other.  With every
+    change of the order all that is known of its positions is lost, and the full work that the throttle refers to
+    changes.
 
     Examples
     --------

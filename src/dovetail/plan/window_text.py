@@ -1,0 +1,124 @@
+"""The plan of a window join in words."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dovetail.conditions.durations import in_words
+from dovetail.conditions.names import bare
+from dovetail.families.shedding.spec import KEEP_UP, RandomDrop
+
+if TYPE_CHECKING:
+    from dovetail.plan.window import WindowPlan
+
+
+def plan_text(plan: WindowPlan) -> str:
+    """The plan as lines of text, most important first."""
+    kind = "stream" if plan.streams else "batch"
+    lines = [f"window join, {kind}, how={plan.spec.options.how!r}", f"  inputs      {', '.join(plan.inputs)}"]
+    lines += [f"  first       {alias} keeps rows where {bare(sql)}" for alias, sql in plan.filters]
+    lines += [f"  window      {text}" for text in _windows(plan)]
+    if plan.predicate.sql != "TRUE":
+        lines.append(f"  where       {bare(plan.predicate.text)}")
+    lines.append(f"  kernel      {_kernel(plan)}")
+    lines.append(f"  routing     {_routing(plan)}")
+    if plan.streams:
+        lines += [f"  state       {text}" for text in _state(plan)]
+    lines += [f"  shed        {text}" for text in _shed(plan)]
+    if plan.rests:
+        lines.append(f"  then        Spark evaluates {bare(' AND '.join(plan.rests))} on what the kernel finds")
+    return "\n".join(lines)
+
+
+def _length(plan: WindowPlan, value: int) -> str:
+    return str(value) if plan.numeric else in_words(value)
+
+
+def _windows(plan: WindowPlan) -> list[str]:
+    texts = []
+    graph = plan.spec.graph
+    for number, bounds in enumerate(graph.given):
+        if number:
+            texts.append("or, the other way round")
+        for (i, j), (low, high) in bounds:
+            one, other = plan.inputs[i], plan.inputs[j]
+            if low == -high:
+                texts.append(f"{one} and {other} at most {_length(plan, high)} apart")
+            elif low == 0:
+                texts.append(f"{other} at most {_length(plan, high)} after {one}")
+            elif high == 0:
+                texts.append(f"{one} at most {_length(plan, -low)} after {other}")
+            else:
+                texts.append(f"{other} from {_length(plan, low)} to {_length(plan, high)} after {one}")
+    given = {pair for bounds in graph.given for pair, _ in bounds}
+    hull = graph.hull
+    for i in range(len(plan.inputs)):
+        for j in range(i + 1, len(plan.inputs)):
+            if (i, j) not in given:
+                first, last = (_length(plan, int(value)) for value in hull[i, j])
+                reach = f"{plan.inputs[j]} from {first} to {last} after {plan.inputs[i]}"
+                texts.append(f"{reach}, by the shortest path")
+    return texts
+
+
+def _kernel(plan: WindowPlan) -> str:
+    spec = plan.spec
+    if spec.options.algorithm != "auto":
+        names = {"nested": "nested loop", "hash": "hash", "merge": "merge"}
+        return f"{names[spec.options.algorithm]} W-join, {spec.options.approach} windows, a row at a time"
+    if spec.classes:
+        return "index of time within key; the input with the fewest rows in its window is looked up first"
+    if spec.equalities or any(comparison.is_band for comparison in spec.comparisons):
+        return "index of time within equal keys or buckets of a band, whichever links two inputs"
+    return "index of time alone: no equality and no band narrows it down"
+
+
+def _routing(plan: WindowPlan) -> str:
+    spec = plan.spec
+    cells = f"{spec.cells} cells of packed segments"
+    if spec.grid is not None and spec.grid.keys is None:
+        by = "key and slice of time" if spec.classes else "slice of time"
+        return f"by {by}, rows near a border to both slices; {cells}"
+    if spec.grid is not None:
+        return f"by slice of the value that the bands share, rows near a border to both slices; {cells}"
+    if spec.classes:
+        return f"by hash of the keys; {cells}"
+    return "all rows to one cell: no equality or band connects all inputs"
+
+
+def _shed(plan: WindowPlan) -> list[str]:
+    shed, slices = plan.shed, plan.slices
+    if shed is None or slices is None:
+        return []
+    if shed.throttle is not None:
+        when = f"always down to {shed.throttle:g} of the full work"
+    elif shed.target == KEEP_UP:
+        when = "only where a micro-batch takes longer than its rows took to arrive"
+    else:
+        when = f"only where a micro-batch takes longer than {shed.target:g} s"
+    if isinstance(shed, RandomDrop):
+        return [when, "rows dropped at random, each input at the rate that loses least output"]
+    part = f"{shed.sample_fraction:.0%} of the rows"
+    texts = [
+        when,
+        f"work, not rows: slices of {_length(plan, slices.width)} where matches are unlikely are not looked at",
+        f"slices chosen {shed.method} by {shed.metric}, from one histogram for each {shed.histograms}",
+        f"{part} look everywhere, to learn where matches are and to estimate the recall",
+    ]
+    if shed.keep == "selected":
+        texts.append("rows that no direction will look at leave the state early, except one in five")
+    if shed.limit is not None:
+        texts.append(f"state of at most {shed.limit}, {shed.limit.amount // plan.spec.cells:,} in a cell")
+    return texts
+
+
+def _state(plan: WindowPlan) -> list[str]:
+    spec = plan.spec
+    texts = []
+    for side, alias in enumerate(plan.inputs):
+        longest = max(int(spec.hull[side, other, 1]) for other in spec.sides if other != side)
+        late = _length(plan, spec.delays[side])
+        texts.append(f"{alias} for {_length(plan, max(longest, 0))} beyond the others' watermarks, late after {late}")
+    if spec.idle is not None:
+        texts.append(f"an input that falls behind by more than {_length(plan, spec.idle)} is not waited for")
+    return texts
