@@ -54,7 +54,7 @@ def read(text, tmp_path, **options):
 class TestAGoodFile:
     def test_may_bound_the_future(self, tmp_path):
         job = read(GOOD.replace("delay: 5 seconds}", "delay: 5 seconds, max_ahead: 1 hour}"), tmp_path)
-        assert job.inputs["B"].max_ahead == "1 hour"
+        assert job.inputs["B"].watermark.max_ahead == "1 hour"
         assert ("input B", f"parquet {tmp_path}/data/B; watermark ts, 5 seconds, at most 1 hour ahead") in job.summary()
 
     @pytest.mark.parametrize(
@@ -76,8 +76,8 @@ class TestAGoodFile:
         assert job.inputs["B"].path == str(tmp_path / "data" / "B")
         assert job.inputs["B"].schema == "obj long, ts timestamp"
         assert job.inputs["A"].options == {"maxFilesPerTrigger": "1", "mergeSchema": "true"}
-        assert job.inputs["A"].watermark == ("ts", "5 seconds")
-        assert job.inputs["A"].max_ahead is None
+        watermark = job.inputs["A"].watermark
+        assert (watermark.column, watermark.delay, watermark.max_ahead) == ("ts", "5 seconds", None)
         assert job.join.arguments == {
             "on": "A.obj = B.obj", "time": "ts", "within": {("A", "B"): dt.after("5 seconds")},
         }  # fmt: skip
