@@ -38,7 +38,12 @@ SPARK = ("pyspark", "py4j")
 FAMILY_MAY_IMPORT = {"shedding": {"window"}}
 
 # Imports that break a rule and are about to go.  An entry that no longer occurs fails the test.
-BEING_MOVED: set[tuple[str, str]] = set()
+BEING_MOVED: set[tuple[str, str]] = {
+    ("dovetail.families.approx.kernel", "dovetail.families.approx.stream"),
+    ("dovetail.families.approx.stream", "dovetail.families.approx.kernel"),
+    ("dovetail.plan.theta", "dovetail.plan.theta_text"),
+    ("dovetail.plan.theta_text", "dovetail.plan.theta"),
+}
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from dovetail.jobs.fields import (
     as_word,
     lacks,
     section_content,
-)  # fmt: skip
+)
 from dovetail.jobs.positions import Node
 
 AVAILABLE_NOW = "available_now"
