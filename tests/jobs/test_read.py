@@ -154,6 +154,11 @@ BROKEN = {
     "an unknown kind of join": (changed("kind: window", "kind: windows"), 19, ["theta, window", "'window'?"]),
     "an unknown argument": (changed("  time: ts\n", "  tiem: ts\n"), 21, ["tiem", "did you mean 'time'?"]),
     "a missing argument": (changed("  time: ts\n", ""), 19, ["lacks the key 'time'", "add time:"]),
+    "memory of the driver by the name of a join's memory": (
+        changed("  master: local[2]\n", "  master: local[2]\n  memory: 4g\n"),
+        7,
+        ["spark has no key 'memory'", "did you mean 'driver_memory'?"],
+    ),
     "a mapping that is none": (
         changed("{spark.sql.shuffle.partitions: 2}", "many"),
         7,

@@ -175,34 +175,47 @@ def handle_of(frame: DataFrame, function: str) -> Handle:
 
 
 def metrics(frame: DataFrame, *, timeout: float = 10.0) -> dict[str, Any]:
-    """What a join did, after an action on its frame has finished.
+    """Return the counters of a batch join, after an action on its frame has finished.
 
     Parameters
     ----------
-    frame
-        The DataFrame that a join returned, or one derived from it has been acted upon.
-    timeout
+    frame : DataFrame
+        The DataFrame that a join returned, after an action on it or on a DataFrame derived from it.
+    timeout : float, default 10.0
         Seconds to wait for the counters of an action; none come if no action has run.
 
     Returns
     -------
-    The counters.  For more than two inputs, those of each step by name.
+    dict of str to Any
+        The counters; for more than two inputs, a dictionary of them for each step.  The notes explain their names.
 
+    Raises
+    ------
+    ArgumentError
+        If no join returned the frame, the join is a stream, or no action has finished in time.
+
+    See Also
+    --------
+    explain : What a join will do, before it runs.
+
+    Notes
+    -----
     ``results``
-        rows that came out;
+        Rows of the result.
     ``candidates``
-        pairs that the kernel found, before conditions that only Spark evaluates;
+        Pairs that the kernel found, before conditions that only Spark evaluates.
     ``comparisons``
-        pairs of rows looked at one by one: the paper's Cartesian products;
+        Pairs of rows that were compared one by one: the paper's Cartesian products.
     ``rows_points``, ``rows_boxes``
-        rows that reached cells, copies included;
+        Rows that reached cells, copies included.
     ``cells``, ``tasks``
-        cells with rows, and shuffle partitions;
+        Cells with rows, and shuffle partitions.
     ``kernel_ms``
-        time in kernels, all tasks together;
+        Time in kernels, over all tasks.
     ``balance_in``, ``balance_out``
-        the largest load of a task over the average load, for rows in and pairs out; 1 is perfect.  Joins other than
-        theta joins tell how many times the even share of a task their largest cell has; the busiest task has no less.
+        The largest load of a task divided by the average load, for rows in and pairs out; 1 is perfect.  Joins other
+        than theta joins report the size of their largest cell as a multiple of the even share of a task; the busiest
+        task has at least that.
 
     Examples
     --------

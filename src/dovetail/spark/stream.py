@@ -23,7 +23,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from dovetail.checkpoints import Mark
+from dovetail.checkpoints import CheckpointHeader
 from dovetail.columns.segments import binary_column, blocks, pack, typed, unpack
 from dovetail.columns.structs import Nested, nest
 from dovetail.errors import SetupError
@@ -116,7 +116,7 @@ class Cell(StatefulProcessor):
     Spark calls it once for each cell with new rows, and once when the watermark passes the cell's timer.
     """
 
-    def __init__(self, make: Callable[[], StreamKernel], metrics: tuple[str, ...], mark: Mark) -> None:
+    def __init__(self, make: Callable[[], StreamKernel], metrics: tuple[str, ...], mark: CheckpointHeader) -> None:
         self._make = make
         self._metrics = metrics
         self._mark = mark
@@ -214,7 +214,7 @@ def sealed(cell: Cell) -> StatefulProcessor:
 class Stored(Mapping[str, pa.RecordBatch]):
     """What is stored of a cell, read when it is asked for: a kernel may know most of it already."""
 
-    def __init__(self, segments: Any, mark: Mark) -> None:
+    def __init__(self, segments: Any, mark: CheckpointHeader) -> None:
         self._segments = segments
         self._names: list[str] | None = None
         # Before anything is opened: another format may not be Arrow at all.
@@ -310,7 +310,7 @@ def run_kernel(
         whole = _whole_cells(make, recorder.names, types, schema.names)
         return recorder.run(together, whole, schema, by="cell", shape=shape)
     _check_store(together)
-    cell, mode = sealed(Cell(make, recorder.names, Mark.of(join))), "EventTime" if event_time else "None"
+    cell, mode = sealed(Cell(make, recorder.names, CheckpointHeader.of(join))), "EventTime" if event_time else "None"
     found = recorder.counted(together.groupBy("cell").transformWithState(cell, RESULT, "append", mode))
     leaving = list(fields) if shape is None else nested_fields(fields, shape, whole=True)
     return found.mapInArrow(arrow_function(UnpackRows(types, shape, never_null(fields))), T.StructType(leaving))

@@ -5,7 +5,6 @@ Everything here is analysis.  It asks Spark for schemas, never for rows.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
@@ -16,10 +15,11 @@ from pyspark.sql import types as T
 
 from dovetail.conditions.comparison import Key, KeyType, Kind
 from dovetail.conditions.criteria import Closest, Criterion, Extreme, Overlap, Prefer, Youngest
+from dovetail.conditions.distances import float_distance, whole_distance
 from dovetail.conditions.durations import duration
 from dovetail.conditions.names import quoted
 from dovetail.conditions.tokens import read
-from dovetail.errors import FARTHEST, ArgumentError, PredicateError, UnsupportedTypeError, unknown_column
+from dovetail.errors import ArgumentError, PredicateError, UnsupportedTypeError, unknown_column
 from dovetail.families.bestmatch.spec import Axis
 from dovetail.families.bestmatch.terms import Sum, split_sum
 from dovetail.plan.bestmatch import Facts, Typed
@@ -139,8 +139,8 @@ def _within(criterion: Closest, kind: KeyType) -> int | float | None:
             accepted="a number, such as within=100",
         )
     if kind.kind != "int":
-        return float(min(within, sys.float_info.max))
-    return int(Decimal(str(min(within, FARTHEST))) * kind.unit)
+        return float_distance(within)
+    return whole_distance(within, kind.unit)
 
 
 def _overlap(frames: Mapping[str, DataFrame], criterion: Overlap, fields: list[T.StructField]) -> Typed:
