@@ -18,7 +18,7 @@ FORMAT = 2
 """Version of what stored state looks like; a reader refuses any other."""
 
 _LONG = 200
-"""Longer texts, such as the columns of a wide table, are cut, and a hash stands for the rest."""
+"""Longer texts, such as the columns of a wide table, are cut, and a hash represents the rest."""
 
 
 @dataclass(frozen=True)

@@ -147,7 +147,7 @@ def at_position(text: str, line: int, column: int) -> str:
 def in_statement(
     text: str, offset: int, given: str, *, accepted: str | None = None, hint: str | None = None
 ) -> StatementError:
-    """The error for the place `offset` of a SQL statement: its line, with a caret under the place."""
+    """The error for a position in a SQL statement: its line, with a caret under the character at `offset`."""
     offset = min(max(offset, 0), len(text))
     line, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
     return StatementError(f"SQL, line {line}: {given}\n{at_position(text, line, column)}", accepted=accepted, hint=hint)

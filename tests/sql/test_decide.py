@@ -37,7 +37,7 @@ def only(text: str, **changes):
     ("text", "why"),
     [
         ("SELECT 1 FROM A", "no join"),
-        ("SELECT 1 FROM A JOIN B ON A.k = B.k", "equalities alone"),
+        ("SELECT 1 FROM A JOIN B ON A.k = B.k", "only equalities"),
         ("SELECT 1 FROM A JOIN B ON A.k = B.k AND A.x < B.x", "an equality connects all of A, B"),
         ("SELECT 1 FROM A, B WHERE A.k = B.k AND A.x < B.x", "an equality connects"),
         ("SELECT 1 FROM A, B WHERE A.x < 5", "a product"),
@@ -168,7 +168,7 @@ def test_registered_orders():
     assert str(function) == "prefer R.y shade S.x"
     assert function.judge({"R": {"y": 1}, "S": {"x": 1}}, {"R": {"y": 1}, "S": {"x": 2}}) == "better"
     assert ratio == Extreme("abs(`R`.`x` - `S`.`y`) / greatest(`R`.`x`, `S`.`y`)", largest=True)
-    with pytest.raises(StatementError, match=r"nobody knows the order 'shady'[^$]*did you mean 'shade'"):
+    with pytest.raises(StatementError, match=r"the order 'shady' is unknown[^$]*did you mean 'shade'"):
         decided("SELECT 1 FROM R BESTMATCH JOIN S ON R.x shady S.x")
     for name, order in (("two words", judge), ("minattrdist", judge), ("x", 5)):
         with pytest.raises(ArgumentError):
@@ -225,14 +225,14 @@ def test_memory():
         ("SELECT 1 FROM A, B WINDOW (A, Q) = 5 SECONDS", "names the input 'Q'"),
         ("SELECT 1 FROM A, B WINDOW (A, A) = 5 SECONDS", "a window to itself"),
         ("SELECT 1 FROM A, B WINDOW (A, B) = 5 s AND WINDOW (A, B) = 6 s", "two windows"),
-        ("SELECT 1 FROM A, B WINDOW = 5 s AND WINDOW (A, B) = 6 s", "for all inputs beside"),
+        ("SELECT 1 FROM A, B WINDOW = 5 s AND WINDOW (A, B) = 6 s", "for all inputs together with"),
         ("SELECT 1 FROM A, B, C DWINDOW (A, B, C) = (5 s, 6 s, 7 s)", "2 hop(s) and 3 lengths"),
-        ("SELECT 1 FROM A, B, C DWINDOW (A, B) = 5 s BOTH WAYS AND WINDOW (B, C) = 5 s", "BOTH WAYS beside"),
+        ("SELECT 1 FROM A, B, C DWINDOW (A, B) = 5 s BOTH WAYS AND WINDOW (B, C) = 5 s", "BOTH WAYS with"),
         ("SELECT 1 FROM A, B WINDOW = 5 s TIME Q.ts", "TIME names the input 'Q'"),
-        ("SELECT 1 FROM A, B WINDOW = 5 s WITHIN MEMORY 5", "WITHIN MEMORY beside"),
+        ("SELECT 1 FROM A, B WINDOW = 5 s WITHIN MEMORY 5", "WITHIN MEMORY together with"),
         ("SELECT 1 FROM A LEFT JOIN B ON A.k = B.k JOIN C ON A.k = C.k WINDOW = 5 s", "a left join among 3"),
         ("SELECT 1 FROM A JOIN B USING (k) WINDOW = 5 s", "NATURAL, USING"),
-        ("SELECT 1 FROM A ASOF JOIN B ON A.x > B.x WINDOW = 5 s", "ASOF JOIN beside"),
+        ("SELECT 1 FROM A ASOF JOIN B ON A.x > B.x WINDOW = 5 s", "ASOF JOIN together with"),
         ("SELECT 1 FROM A, B SHED HARVEST WHERE A.k = B.k", "SHED without a WINDOW clause"),
         ("SELECT 1 FROM A, B WINDOW = 5 s SHED HARVEST THROTTLE 2", "throttle=2.0"),
         ("SELECT 1 FROM A, B WITHIN MEMORY 5", "without a condition"),
@@ -241,8 +241,8 @@ def test_memory():
         ("SELECT 1 FROM A ASOF JOIN B ON A.k = B.k", "without an inequality"),
         ("SELECT 1 FROM A ASOF JOIN B USING (k, x)", "without ON"),
         ("SELECT 1 FROM (A ASOF JOIN B ON A.x > B.x) JOIN C ON A.k = C.k", "in parentheses"),
-        ("FROM A ASOF JOIN B ON A.x > B.x SELECT 1", "in front of SELECT"),
-        ("FROM A ASOF JOIN B ON A.x > B.x |> SELECT A.x", "beside the pipe"),
+        ("FROM A ASOF JOIN B ON A.x > B.x SELECT 1", "before SELECT"),
+        ("FROM A ASOF JOIN B ON A.x > B.x |> SELECT A.x", "in a pipe"),
         ("SELECT 1 FROM A ASOF JOIN B ON A.x < B.x AND A.y < B.y", "more than one inequality"),
         ("SELECT 1 FROM A ASOF LEFT JOIN B ON A.x > B.x AND A.y = 1", "with the condition A.y = 1"),
         ("SELECT 1 FROM A ASOF JOIN B ON A.x > B.x AND A.y - B.y <= 5", "a tolerance that cannot be read"),

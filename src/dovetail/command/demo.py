@@ -98,7 +98,7 @@ def run(
     demo_report(seen, report)
     console.print(f"The demo took {time.perf_counter() - began:.0f} s.  Its files are gone again, but for its report:")
     console.print(escape(str(report)), soft_wrap=True)
-    console.print("Next: README.md has the same calls to copy, docs/ every option, examples/ whole programs.")
+    console.print("Next: README.md has the same calls to copy, docs/ every option, examples/ complete programs.")
 
 
 def _title(console: Console, text: str) -> None:
@@ -266,7 +266,7 @@ def _stream(console: Console, spark: SparkSession, folder: Path, sizes: Sizes, s
     console.print(table)
     console.print(
         "Each line above is a micro-batch: rows that came, passages that left at once, rows kept for later matches and "
-        "rows forgotten because nothing that still comes can match them.  query.lastProgress has these counters.\n"
+        "rows evicted because nothing that still comes can match them.  query.lastProgress has these counters.\n"
     )
     arrived = f"{sizes.batches * sizes.objects:,}"
     seen.lines.append(
@@ -297,7 +297,7 @@ def _follow(console: Console, query: StreamingQuery) -> tuple[int, Table]:
 
 def _progress_table(reports: list[Any]) -> Table:
     table = Table(box=box.SIMPLE)
-    for name in ("micro-batch", "rows in", "passages out", "rows held", "rows forgotten", "seconds"):
+    for name in ("micro-batch", "rows in", "passages out", "rows held", "rows evicted", "seconds"):
         table.add_column(name, justify="right")
     for report in reports:
         counts = _counters(report)

@@ -221,7 +221,7 @@ def facts_of(frames: Mapping[str, DataFrame]) -> Facts:
 
 
 def hidden(frame: DataFrame, number: int, outputs: Sequence[str]) -> tuple[DataFrame, list[str]]:
-    """A join's result under hidden names, and its columns beside the inputs."""
+    """A join's result under hidden names, and the columns that it has besides those of the inputs."""
     further = [name for name in frame.columns if name not in outputs]
     names = hidden_names(number, len(outputs) + len(further))
     columns = [

@@ -39,7 +39,7 @@ class JoinInput:
     conditions: tuple[str, ...] = ()
     """Spark SQL over the members."""
     prefix: Slice | None = None
-    """The part of FROM that gives the members, where it is not they alone."""
+    """The part of FROM that gives the members, where it holds more than the members."""
     keys: tuple[tuple[str, str], ...] = ()
     """Further columns, by name: expressions over the members that the join compares."""
 
@@ -161,13 +161,13 @@ def refuse_relations_of_spark(text: str, block: Block, what: str) -> None:
             raise in_statement(
                 text,
                 join.slice.start,
-                f"NATURAL, USING or PIVOT beside {what}",
+                f"NATURAL, USING or PIVOT together with {what}",
                 accepted="JOIN ... ON with all conditions",
             )
     for relation in block.relations:
         if not relation.separate:
             raise in_statement(
-                text, relation.slice.start, f"a nested, lateral or pivoted relation beside {what}",
+                text, relation.slice.start, f"a nested, lateral or pivoted relation together with {what}",
                 accepted="tables, views and subqueries", hint="put it into a WITH clause and name that",
             )  # fmt: skip
 
@@ -177,17 +177,17 @@ def refuse_other_clauses(text: str, joins: Iterable[Join], what: str) -> None:
     for join in joins:
         if join.kind in ("asof", "bestmatch"):
             raise in_statement(
-                text, join.slice.start, f"{join.kind.upper()} JOIN beside {what}", accepted="one of the two",
+                text, join.slice.start, f"{join.kind.upper()} JOIN together with {what}", accepted="one of the two",
                 hint="put one of them into a subquery",
             )  # fmt: skip
 
 
 def refuse_two_streams(text: str, at: int, inputs: tuple[JoinInput, ...], facts: Facts) -> None:
-    """Two streams that only an inequality connects would be held for ever."""
+    """Two streams that only an inequality connects would be held forever."""
     streams = [one.alias for one in inputs if facts.streams.intersection(one.members)]
     if len(streams) > 1:
         error = in_statement(
-            text, at, f"the streams {listing(streams)} are connected by inequalities alone",
+            text, at, f"the streams {listing(streams)} are connected by inequalities only",
             accepted="a window, such as WINDOW = 10 SECONDS behind FROM",
         )  # fmt: skip
         raise UnboundedJoinError(error.given, accepted=error.accepted)

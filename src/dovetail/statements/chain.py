@@ -54,7 +54,7 @@ class _Step:
         return JoinInput(alias, members, prefix=self.prefix), JoinInput(right, (right,))
 
     @property
-    def alone(self) -> bool:
+    def is_only_join(self) -> bool:
         """Whether FROM holds this join and nothing else."""
         return len(self.block.joins) == 1
 
@@ -170,7 +170,7 @@ def _theta(step: _Step, text: str, facts: Facts) -> JoinCall | None:
 
 def _commuting(step: _Step, conditions: Conditions, keys: _Keys, side: int) -> frozenset[Slice]:
     """Conditions of WHERE on the side whose rows the join keeps apart: they may be applied before the join."""
-    if not step.alone:
+    if not step.is_only_join:
         return frozenset()
     moved = set()
     for conjunct, predicate in conditions.readable(step.block.conjuncts).items():
@@ -251,7 +251,7 @@ def _direction(step: _Step, text: str, predicate: Predicate) -> dict[str, Any]:
             return {"direction": "nearest", "within": _reach(bands[0][1]), "terms": bands[0][0]}
         raise in_statement(
             text, at, "ASOF JOIN without an inequality of the times", accepted=_ASOF,
-            hint="ABS(t.ts - q.ts) <= INTERVAL 5 SECONDS alone takes the nearest row",
+            hint="ABS(t.ts - q.ts) <= INTERVAL 5 SECONDS without an inequality takes the nearest row",
         )  # fmt: skip
     inequality = predicate.inequalities[0]
     left, right = _sides(step, text, inequality.left, inequality.right)
@@ -319,7 +319,7 @@ def _best(step: _Step, text: str, facts: Facts) -> JoinCall:
         if criterion is None:
             accepted, register = orders.known()
             raise in_statement(
-                text, one.offset, f"nobody knows the order {one.order!r}", accepted=accepted,
+                text, one.offset, f"the order {one.order!r} is unknown", accepted=accepted,
                 hint=orders.similar(one.order) or register,
             )  # fmt: skip
         criteria.append(criterion)

@@ -61,7 +61,7 @@ def left_to_spark(block: Block, text: str) -> str | None:
         return "part of a recursive definition"
     conditions = [*block.conjuncts, *_on_conditions(block)]
     if not any(_COMPARES.search(condition.of(text)) for condition in conditions):
-        return "equalities alone, which Spark does well"
+        return "only equalities, which Spark does well"
     return None
 
 
@@ -120,7 +120,7 @@ def _window_call(block: Block, text: str, facts: Facts) -> JoinCall:
     refuse_other_clauses(text, block.joins, "a WINDOW clause")
     if extras.memory is not None:
         raise in_statement(
-            text, extras.memory.offset, "WITHIN MEMORY beside a WINDOW clause", accepted="one of the two",
+            text, extras.memory.offset, "WITHIN MEMORY together with a WINDOW clause", accepted="one of the two",
             hint="a window bounds the memory of a join by itself",
         )  # fmt: skip
     aliases = [relation.alias for relation in block.relations]
@@ -173,7 +173,7 @@ def _within(windows: tuple[Window, ...], text: str, aliases: Collection[str]) ->
             raise in_statement(
                 text,
                 window.offset,
-                "a window for all inputs beside other windows",
+                "a window for all inputs together with other windows",
                 accepted="WINDOW (A, B) = ... for each pair",
             )
         stops = [alias_named(text, window.offset, name, aliases, "the window") for name in window.aliases]
@@ -187,7 +187,7 @@ def _within(windows: tuple[Window, ...], text: str, aliases: Collection[str]) ->
             )
         if window.both_ways:
             if len(windows) > 1:
-                raise in_statement(text, window.offset, "BOTH WAYS beside other windows", accepted="one path alone")
+                raise in_statement(text, window.offset, "BOTH WAYS with other windows", accepted="a single path")
             return path(" -> ".join(stops), window.sizes[0] if len(window.sizes) == 1 else window.sizes, both_ways=True)
         sizes = window.sizes * hops if len(window.sizes) == 1 else window.sizes
         for hop in range(hops):

@@ -40,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True)
 class OnColumns:
-    """A registered function as a judge of whole pairs."""
+    """A registered function of two values, applied to pairs of rows."""
 
     order: Order
     left: Column
@@ -124,7 +124,7 @@ def register_order(name: str, order: Judge | str, *, largest: bool = False) -> N
 
 
 def criterion(name: str, left: Column, right: Column, within: Any = None) -> Criterion | None:
-    """The criterion that an order makes of two columns; None where nobody knows the name."""
+    """The criterion that an order makes of two columns; None where the name is unknown."""
     folded = name.casefold()
     if folded == "minattrdist":
         return closest(left.name, right.name, within=within)

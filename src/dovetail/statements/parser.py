@@ -274,7 +274,7 @@ class DovetailParser(SparkParser):
                 return found
 
     def _size(self) -> Size:
-        """A length of time: numbers with units, or one number alone."""
+        """A length of time: numbers with units, or a single number."""
         self._match(TokenType.INTERVAL)
         words: list[str] = []
         while self._curr:

@@ -21,7 +21,7 @@ _OWN_HINTS = frozenset(("DOVETAIL", "BROADCAST", "BROADCASTJOIN", "MAPJOIN"))
 
 
 def placeholder(name: str) -> str:
-    """What stands for a frame in a text, until :func:`template` writes it as Spark wants it."""
+    """The name of a frame within a text, until :func:`template` writes it as Spark wants it."""
     return f"{_DELIMITER}{name}{_DELIMITER}"
 
 

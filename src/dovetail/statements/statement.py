@@ -134,7 +134,7 @@ def read_statement(text: str) -> Statement:
     """
     tree = read_query(text)
     tokens = tokens_of(text)
-    # sqlglot turns the pipe syntax into other queries, whose parts no longer stand anywhere in the text.
+    # sqlglot turns the pipe syntax into other queries, whose parts are no longer slices of the text.
     piped = any(token.token_type is TokenType.PIPE_GT for token in tokens)
     _refuse_misplaced(tree, text, piped=piped)
     try:
@@ -188,20 +188,20 @@ def _blocks(node: exp.Expr, reader: _Reader, scopes: tuple[Scope, ...], *, recur
 
 
 def _refuse_misplaced(tree: exp.Expr, text: str, *, piped: bool) -> None:
-    """Refuse our joins where nobody would take them: Spark would read ASOF as an alias, and join as it likes."""
+    """Refuse joins of the dialect where they would be lost: Spark would read ASOF as an alias, and join differently."""
     for node in tree.find_all(exp.Join, exp.Select):
         select = node.parent if isinstance(node, exp.Join) else node
         ours = "best" in node.meta or str(node.args.get("method") or "").upper() == "ASOF" or node.meta.get("extras")
         if ours and (piped or not isinstance(select, exp.Select) or not _is_in_text(select)):
             at = node.meta["slice"].start if "slice" in node.meta else 0
             raise in_statement(
-                text, at, "a join of Dovetail in parentheses, in front of SELECT or beside the pipe |>",
-                accepted="SELECT ... FROM, with the join behind it", hint="put it into a WITH clause and name that",
+                text, at, "a join of Dovetail in parentheses, before SELECT or in a pipe |>",
+                accepted="SELECT ... FROM, followed by the join", hint="put it into a WITH clause and name that",
             )  # fmt: skip
 
 
 def _is_in_text(node: exp.Select) -> bool:
-    """Whether the parts of a SELECT stand in the text; sqlglot makes up some of its own, for TABLE and DESCRIBE."""
+    """Whether the parts of a SELECT are slices of the text; sqlglot makes up others, for TABLE and DESCRIBE."""
     source, joins, where = node.args.get("from_"), node.args.get("joins") or [], node.args.get("where")
     if source is None or "from_stop" not in node.meta or source.this is None or source.this.args.get("joins"):
         return False

@@ -17,8 +17,8 @@ def brief(error: Exception) -> str:
 
     Examples
     --------
-    >>> brief(ValueError("[TABLE_NOT_FOUND] no such table\n\nJVM stacktrace:\n  at org.apache.spark"))
-    '[TABLE_NOT_FOUND] no such table\n  at org.apache.spark'
+    >>> brief(ValueError("[TABLE_NOT_FOUND] no such table\n\nJVM stacktrace:\n"))
+    '[TABLE_NOT_FOUND] no such table'
     """
     lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
     return "\n".join(line for line in lines[:3] if not line.startswith(("JVM stacktrace", "== SQL")))
