@@ -58,7 +58,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     started = session(
         "dovetail-tests",
         master="local[2]",
-        memory="2g",
+        driver_memory="2g",
         conf={
             "spark.sql.warehouse.dir": warehouse.as_uri(),
             "spark.sql.shuffle.partitions": 4,

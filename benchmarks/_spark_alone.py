@@ -56,7 +56,7 @@ def main(folder: Path) -> None:
 
     spark = dt.session(
         master=f"local[{CORES}]",
-        memory="3g",
+        driver_memory="3g",
         conf={"spark.sql.shuffle.partitions": 2 * CORES, "spark.driver.defaultJavaOptions": "-XX:+UseG1GC"},
     )
     print("done", flush=True)

@@ -106,7 +106,10 @@ def on_spark(rows: int) -> Result:
     folder = Path(tempfile.mkdtemp(prefix="dovetail-approx-"))
     make_data(folder, rows)
     spark = dt.session(
-        "approx-benchmark", master=f"local[{CORES}]", memory="3g", conf={"spark.sql.shuffle.partitions": 2 * CORES}
+        "approx-benchmark",
+        master=f"local[{CORES}]",
+        driver_memory="3g",
+        conf={"spark.sql.shuffle.partitions": 2 * CORES},
     )
     limit = 2 * rows // 10
     result = Result(

@@ -96,7 +96,10 @@ class Engines:
 
         self.dt, self.folder, self.rows = dt, folder, rows
         self.spark = dt.session(
-            "asof-benchmark", master=f"local[{CORES}]", memory="4g", conf={"spark.sql.shuffle.partitions": 2 * CORES}
+            "asof-benchmark",
+            master=f"local[{CORES}]",
+            driver_memory="4g",
+            conf={"spark.sql.shuffle.partitions": 2 * CORES},
         )
         self.duck = duckdb.connect()
         self.duck.execute(f"SET threads = {CORES}")

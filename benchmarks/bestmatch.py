@@ -69,7 +69,7 @@ class Bench:
         self.dt = dt
         self.folder = folder
         self.spark = dt.session(
-            "bestmatch-benchmark", master=f"local[{CORES}]", memory="3g",
+            "bestmatch-benchmark", master=f"local[{CORES}]", driver_memory="3g",
             conf={"spark.sql.shuffle.partitions": 2 * CORES},
         )  # fmt: skip
         self.lines: list[tuple[str, str, str, str]] = []

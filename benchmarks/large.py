@@ -98,7 +98,7 @@ def stream(folder: Path, rows: int) -> Line:
 @app.command("band-join")
 def band_join(folder: Path, rows: int) -> None:
     """The band join alone; prints the number of results."""
-    spark = dt.session(master=f"local[{CORES}]", memory=HEAP, conf={"spark.sql.shuffle.partitions": 16})
+    spark = dt.session(master=f"local[{CORES}]", driver_memory=HEAP, conf={"spark.sql.shuffle.partitions": 16})
     r, s = (spark.read.parquet(str(folder / f"{side}{rows}.parquet")).select("id", "v") for side in "rs")
     joined = dt.theta_join({"R": r, "S": s}, on=theta.band_on(rows))
     joined.write.format("noop").mode("overwrite").save()
@@ -108,7 +108,7 @@ def band_join(folder: Path, rows: int) -> None:
 @app.command("stream-join")
 def stream_join(folder: Path, rows: int) -> None:
     """The stream alone; prints results, seconds of a micro-batch, rows and bytes held."""
-    spark = dt.session(master=f"local[{CORES}]", memory=HEAP, conf={"spark.sql.shuffle.partitions": CORES})
+    spark = dt.session(master=f"local[{CORES}]", driver_memory=HEAP, conf={"spark.sql.shuffle.partitions": CORES})
     done = window.run(spark, folder, STREAMS, lambda inputs: window.ours(inputs, ON), "ours", f"{rows:,} rows")
     held, size = (max(sum(one[f"{what}_{a}"] for a in STREAMS) for one in done.progress)
                   for what in ("held_rows", "state_bytes"))  # fmt: skip

@@ -323,7 +323,7 @@ def main(
     """Measure, and print whether each claim holds."""
     found = Found.load(out / "shedding.json")
     spark = dt.session(
-        "shedding-benchmark", master=f"local[{CORES}]", memory="4g", conf={"spark.sql.shuffle.partitions": CORES}
+        "shedding-benchmark", master=f"local[{CORES}]", driver_memory="4g", conf={"spark.sql.shuffle.partitions": CORES}
     )
     bench = Bench(spark, trigger)
     try:

@@ -81,7 +81,10 @@ class Engines:
         self.dt = dt
         self.folder = folder
         self.spark = dt.session(
-            "theta-benchmark", master=f"local[{CORES}]", memory="4g", conf={"spark.sql.shuffle.partitions": 2 * CORES}
+            "theta-benchmark",
+            master=f"local[{CORES}]",
+            driver_memory="4g",
+            conf={"spark.sql.shuffle.partitions": 2 * CORES},
         )
         self.duck = duckdb.connect()
         self.duck.execute(f"SET threads = {CORES}")
@@ -291,7 +294,7 @@ def one_join(folder: Path, rows: int) -> None:
     """One large band join with a small heap, for the memory case."""
     import dovetail as dt
 
-    spark = dt.session(master=f"local[{CORES}]", memory="2g", conf={"spark.sql.shuffle.partitions": 16})
+    spark = dt.session(master=f"local[{CORES}]", driver_memory="2g", conf={"spark.sql.shuffle.partitions": 16})
     r, s = (spark.read.parquet(str(folder / f"{side}{rows}.parquet")).select("id", "v") for side in "rs")
     joined = dt.theta_join({"R": r, "S": s}, on=band_on(rows))
     joined.write.format("noop").mode("overwrite").save()

@@ -238,7 +238,7 @@ def main(
 ) -> None:
     """Measure, and print whether each claim holds."""
     spark = dt.session(
-        "window-benchmark", master=f"local[{CORES}]", memory="6g", conf={"spark.sql.shuffle.partitions": CORES}
+        "window-benchmark", master=f"local[{CORES}]", driver_memory="6g", conf={"spark.sql.shuffle.partitions": CORES}
     )
     chosen = only.split(",") if only else list(CASES)
     lines = []

@@ -34,7 +34,7 @@ def place_of(place: Path, family: str) -> Path:
 
 def run(place: Path, inputs: Path, families: list[Family], master: str) -> None:
     """Run the queries to their end; a query that fails ends the process."""
-    spark = dt.session("chaos", master=master, memory="768m", conf=SETTINGS)
+    spark = dt.session("chaos", master=master, driver_memory="768m", conf=SETTINGS)
     queries = []
     for family in families:
         own = place_of(place, family.name)

@@ -1,8 +1,8 @@
 """What stored state says about itself: the format it is in, and which join wrote it.
 
-Every cell of a streaming join stores a mark beside its segments, once.  A query that is started on a checkpoint of
-another version or of another join finds the mark of that one, and says so instead of reading rows that mean something
-else.
+Every cell of a streaming join stores a header with its segments, once.  A query that is started on a checkpoint of
+another version or of another join finds the header of that one, and says so instead of reading rows that mean
+something else.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ FORMAT = 2
 """Version of what stored state looks like; a reader refuses any other."""
 
 _LONG = 200
-"""Longer texts, such as the columns of a wide table, are cut, and a hash stands for the rest."""
+"""Longer texts, such as the columns of a wide table, are cut, and a hash represents the rest."""
 
 
 @dataclass(frozen=True)
-class Mark:
-    """The mark of a join: its parts in words, such as ``{"window": "10 rows"}``.
+class CheckpointHeader:
+    """What identifies a join in its checkpoint: its parts in words, such as ``{"window": "10 rows"}``.
 
     Only what stored rows depend on is a part.  Lateness, the pace of load shedding or the algorithm may change from one
     run to the next.
 
     Examples
     --------
-    >>> mark = Mark.of({"inputs": "A, B", "window": "10 rows"})
-    >>> mark.check(mark.stored())
-    >>> mark.check(Mark.of({"inputs": "A, B", "window": "20 rows"}).stored())
+    >>> header = CheckpointHeader.of({"inputs": "A, B", "window": "10 rows"})
+    >>> header.check(header.stored())
+    >>> header.check(CheckpointHeader.of({"inputs": "A, B", "window": "20 rows"}).stored())
     Traceback (most recent call last):
     dovetail.errors.CheckpointError: the checkpoint belongs to another join: the window was '20 rows' and is '10 rows'
       accepted: the join that wrote the checkpoint
       hint: take the change back, or start this join from a new checkpoint
-    >>> mark.check(b'{"format": 99}')
+    >>> header.check(b'{"format": 99}')
     Traceback (most recent call last):
     dovetail.errors.CheckpointError: the checkpoint holds state of format 99; this version of Dovetail reads format 2
       accepted: a checkpoint of format 2
@@ -47,19 +47,19 @@ class Mark:
     parts: tuple[tuple[str, str], ...] = ()
 
     @classmethod
-    def of(cls, parts: Mapping[str, str]) -> Mark:
-        """The mark of a join with these parts."""
+    def of(cls, parts: Mapping[str, str]) -> CheckpointHeader:
+        """The header of a join with these parts."""
         return cls(tuple((name, _short(text)) for name, text in parts.items()))
 
     def stored(self) -> bytes:
         """What a cell stores."""
         return json.dumps({"format": FORMAT, "join": dict(self.parts)}).encode()
 
-    def check(self, found: bytes | None) -> None:
-        """Refuse state with another mark, or with none."""
-        if found == self.stored():
+    def check(self, stored: bytes | None) -> None:
+        """Refuse state with another header, or with none."""
+        if stored == self.stored():
             return
-        about = _read(found)
+        about = _read(stored)
         if about.get("format") != FORMAT:
             raise CheckpointError(
                 f"the checkpoint holds state of format {about.get('format')}; "
@@ -77,14 +77,14 @@ class Mark:
             )
 
 
-def _read(found: bytes | None) -> dict[str, object]:
-    """A mark as it was stored; whatever else is there is no format we know."""
-    if found is None:
+def _read(stored: bytes | None) -> dict[str, object]:
+    """A header as it was stored; anything else is no format we know."""
+    if stored is None:
         return {"format": 0}
     try:
-        about = json.loads(found)
+        about = json.loads(stored)
     except ValueError:
-        return {"format": repr(found[:40])}
+        return {"format": repr(stored[:40])}
     return about if isinstance(about, dict) else {"format": about}
 
 

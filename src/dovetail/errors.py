@@ -8,9 +8,7 @@ classes also derive from the built-in that a Python programmer would expect (``V
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterable
-from decimal import Decimal
 
 
 class DovetailError(Exception):
@@ -115,9 +113,6 @@ def choice(argument: str, value: object, words: Iterable[str]) -> ArgumentError:
 LARGEST = 2**63 - 1
 """The largest whole number that the kernels and Spark can count with."""
 
-FARTHEST = 2**64
-"""No two whole numbers of 64 bits are further apart."""
-
 MOST_PARTITIONS = 100_000
 
 
@@ -130,22 +125,6 @@ def is_whole(value: object, *, least: int = 1, most: int = LARGEST) -> bool:
     (True, False, False, False, False)
     """
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
-
-
-def is_distance(value: object) -> bool:
-    """Whether `value` is a finite number of at least zero, however large.
-
-    Examples
-    --------
-    >>> is_distance(10**400), is_distance(0.5), is_distance(-1), is_distance(float("nan")), is_distance(True)
-    (True, True, False, False, False)
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
-        return False
-    if isinstance(value, int):
-        return value >= 0
-    finite = value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
-    return finite and value >= 0
 
 
 def check_partitions(value: object) -> None:
@@ -168,7 +147,7 @@ def at_position(text: str, line: int, column: int) -> str:
 def in_statement(
     text: str, offset: int, given: str, *, accepted: str | None = None, hint: str | None = None
 ) -> StatementError:
-    """The error for the place `offset` of a SQL statement: its line, with a caret under the place."""
+    """The error for a position in a SQL statement: its line, with a caret under the character at `offset`."""
     offset = min(max(offset, 0), len(text))
     line, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
     return StatementError(f"SQL, line {line}: {given}\n{at_position(text, line, column)}", accepted=accepted, hint=hint)

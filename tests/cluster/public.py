@@ -185,7 +185,7 @@ JOB_ON = "ABS(A.x - B.x) <= 0.2"
 
 def _bad_jobs(spark, folder: Path) -> list[str]:
     from dovetail.jobs import read_job
-    from dovetail.spark.jobs import Built
+    from dovetail.jobs.build import BuiltJob
 
     said = []
     good = JOB.format(folder=folder, schema=SCHEMA, on=JOB_ON, out="out")
@@ -195,7 +195,7 @@ def _bad_jobs(spark, folder: Path) -> list[str]:
             file.write_text(text)
             job = read_job(file)
         with pytest.raises(dt.JobError) as caught:
-            Built(job, spark)
+            BuiltJob(job, spark)
         # The folder differs from run to run.
         said.append(str(caught.value).splitlines()[0].partition("job.yaml")[2])
     return said

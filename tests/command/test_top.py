@@ -161,7 +161,7 @@ class TestView:
         assert len(lines) < height
         assert max(map(len, lines)) <= width
         text = "\n".join(lines)
-        for words in ("rows a second", "2,400", "4,160", "forgotten", "1,100", "seconds", "\n    39 ", *counters):
+        for words in ("rows a second", "2,400", "4,160", "evicted", "1,100", "seconds", "\n    39 ", *counters):
             assert words in text
 
     def test_says_that_it_stops(self):
@@ -169,7 +169,7 @@ class TestView:
 
     def test_one_line(self):
         line = batch_line(record_of(RECORDED))
-        assert line == "batch 7, 1,200 rows in, 321 results, 42 held, 4 late, 1,100 forgotten, 0.50 s"
+        assert line == "batch 7, 1,200 rows in, 321 results, 42 held, 4 late, 1,100 evicted, 0.50 s"
 
 
 class TestTop:

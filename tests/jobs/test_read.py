@@ -54,7 +54,7 @@ def read(text, tmp_path, **options):
 class TestAGoodFile:
     def test_may_bound_the_future(self, tmp_path):
         job = read(GOOD.replace("delay: 5 seconds}", "delay: 5 seconds, max_ahead: 1 hour}"), tmp_path)
-        assert job.inputs["B"].max_ahead == "1 hour"
+        assert job.inputs["B"].watermark.max_ahead == "1 hour"
         assert ("input B", f"parquet {tmp_path}/data/B; watermark ts, 5 seconds, at most 1 hour ahead") in job.summary()
 
     @pytest.mark.parametrize(
@@ -111,8 +111,8 @@ output: {{format: parquet, path: out}}
         assert job.inputs["B"].path == str(tmp_path / "data" / "B")
         assert job.inputs["B"].schema == "obj long, ts timestamp"
         assert job.inputs["A"].options == {"maxFilesPerTrigger": "1", "mergeSchema": "true"}
-        assert job.inputs["A"].watermark == ("ts", "5 seconds")
-        assert job.inputs["A"].max_ahead is None
+        watermark = job.inputs["A"].watermark
+        assert (watermark.column, watermark.delay, watermark.max_ahead) == ("ts", "5 seconds", None)
         assert job.join.arguments == {
             "on": "A.obj = B.obj", "time": "ts", "within": {("A", "B"): dt.after("5 seconds")},
         }  # fmt: skip
@@ -189,6 +189,11 @@ BROKEN = {
     "an unknown kind of join": (changed("kind: window", "kind: windows"), 19, ["theta, window", "'window'?"]),
     "an unknown argument": (changed("  time: ts\n", "  tiem: ts\n"), 21, ["tiem", "did you mean 'time'?"]),
     "a missing argument": (changed("  time: ts\n", ""), 19, ["lacks the key 'time'", "add time:"]),
+    "memory of the driver by the name of a join's memory": (
+        changed("  master: local[2]\n", "  master: local[2]\n  memory: 4g\n"),
+        7,
+        ["spark has no key 'memory'", "did you mean 'driver_memory'?"],
+    ),
     "a mapping that is none": (
         changed("{spark.sql.shuffle.partitions: 2}", "many"),
         7,

@@ -11,8 +11,8 @@ import pytest
 from dovetail.datasets.files import write
 from dovetail.errors import JobError
 from dovetail.jobs import read_job
+from dovetail.jobs.build import BuiltJob, follow, join_frames
 from dovetail.jobs.calls import join_keys
-from dovetail.spark.jobs import Built, follow, join_frames
 
 THETA = """\
 inputs:
@@ -65,7 +65,7 @@ def job_of(folder, text, **options):
 
 
 def test_a_batch_job_writes_and_counts(spark, folder):
-    built = Built(job_of(folder, THETA), spark)
+    built = BuiltJob(job_of(folder, THETA), spark)
     assert "theta join, batch" in built.plan()
     assert built.schema() == "x bigint, y bigint"
     built.write()
@@ -96,7 +96,7 @@ def test_a_batch_job_writes_and_counts(spark, folder):
 def test_what_spark_refuses_names_the_line(old, new, line, words, spark, folder):
     assert THETA.count(old) == 1
     with pytest.raises(JobError) as error:
-        Built(job_of(folder, THETA.replace(old, new)), spark)
+        BuiltJob(job_of(folder, THETA.replace(old, new)), spark)
     message = str(error.value)
     assert message.startswith(f"{folder / 'job.yaml'}:{line}: "), message
     for word in words:
@@ -107,8 +107,8 @@ def test_a_statement_gives_what_the_call_gives(spark, folder):
     text = THETA.replace(
         "  kind: theta\n  on: ABS(R.x - S.y) <= 1\n", "  sql: SELECT R.x, S.y FROM R JOIN S ON ABS(R.x - S.y) <= 1\n"
     )
-    found = Built(job_of(folder, text), spark).frame
-    called = Built(job_of(folder, THETA), spark).frame
+    found = BuiltJob(job_of(folder, text), spark).frame
+    called = BuiltJob(job_of(folder, THETA), spark).frame
     assert found.count() > 0
     assert sorted(found.collect()) == sorted(called.collect())
 
@@ -116,7 +116,7 @@ def test_a_statement_gives_what_the_call_gives(spark, folder):
 def test_a_stream_gives_what_the_batch_gives_and_reports(spark, tmp_path):
     write("cameras", tmp_path, batches=2, objects=40)
     records = []
-    query = Built(job_of(tmp_path, CAMERAS), spark).start()
+    query = BuiltJob(job_of(tmp_path, CAMERAS), spark).start()
     follow(query, records.append, lambda: False)
     streamed = pq.read_table(tmp_path / "out").to_pylist()
     assert len(streamed) == sum(record["results"] or 0 for record in records) > 0
@@ -124,7 +124,7 @@ def test_a_stream_gives_what_the_batch_gives_and_reports(spark, tmp_path):
         pq.read_table(tmp_path / name).num_rows for name in ("A", "B")
     )
     json.dumps(records)
-    Built(job_of(tmp_path, CAMERAS, mode="batch"), spark).write()
+    BuiltJob(job_of(tmp_path, CAMERAS, mode="batch"), spark).write()
     whole = pq.read_table(tmp_path / "out").to_pylist()
     assert sorted(map(str, streamed)) == sorted(map(str, whole))
 
@@ -134,14 +134,14 @@ def test_an_output_mode_that_a_stream_cannot_have_names_its_line(spark, tmp_path
     text = CAMERAS.replace("mode: {batch: overwrite}}", "\n  mode: {stream: complete}}")
     assert text != CAMERAS
     with pytest.raises(JobError, match=r"job.yaml:\d+: output: .*OUTPUT_MODE") as error:
-        Built(job_of(tmp_path, text), spark).start()
+        BuiltJob(job_of(tmp_path, text), spark).start()
     assert "  mode: {stream: complete}}" in str(error.value)
 
 
 def test_a_stream_stops_when_asked(spark, tmp_path):
     write("cameras", tmp_path, batches=2, objects=10)
     text = CAMERAS.replace("checkpoint: chk,", "checkpoint: chk, trigger: 1 second,")
-    query = Built(job_of(tmp_path, text), spark).start()
+    query = BuiltJob(job_of(tmp_path, text), spark).start()
     records = []
     follow(query, records.append, lambda: bool(records))
     assert records

@@ -9,9 +9,9 @@ import pytest
 import dovetail as dt
 from dovetail.conditions.criteria import Closest, Extreme, Overlap, Prefer, Youngest
 from dovetail.errors import ArgumentError, DovetailError, PredicateError, StatementError, UnboundedJoinError
-from dovetail.statements.decide import Decision, decide, worth_a_look
+from dovetail.statements.calls import Facts
+from dovetail.statements.decide import Decision, decide, left_to_spark
 from dovetail.statements.statement import read_statement
-from dovetail.statements.tasks import Facts
 
 COLUMNS = {
     name: ("k", "x", "y", "ts", f"only_{name.lower()}") for name in ("A", "B", "C", "R", "S", "T")
@@ -21,7 +21,7 @@ STAMPS = dict.fromkeys(COLUMNS, ("ts",))
 
 def decided(text: str, **changes) -> Decision:
     block = read_statement(text).blocks[-1]
-    why = worth_a_look(block, text)
+    why = left_to_spark(block, text)
     if why is not None:
         return Decision((), why)
     columns = {one.alias: COLUMNS[one.alias.upper()] for one in block.relations if one.separate}
@@ -29,15 +29,15 @@ def decided(text: str, **changes) -> Decision:
 
 
 def only(text: str, **changes):
-    (task,) = decided(text, **changes).tasks
-    return task
+    (call,) = decided(text, **changes).calls
+    return call
 
 
 @pytest.mark.parametrize(
     ("text", "why"),
     [
         ("SELECT 1 FROM A", "no join"),
-        ("SELECT 1 FROM A JOIN B ON A.k = B.k", "equalities alone"),
+        ("SELECT 1 FROM A JOIN B ON A.k = B.k", "only equalities"),
         ("SELECT 1 FROM A JOIN B ON A.k = B.k AND A.x < B.x", "an equality connects all of A, B"),
         ("SELECT 1 FROM A, B WHERE A.k = B.k AND A.x < B.x", "an equality connects"),
         ("SELECT 1 FROM A, B WHERE A.x < 5", "a product"),
@@ -51,29 +51,29 @@ def only(text: str, **changes):
 )
 def test_what_stays_with_spark(text, why):
     found = decided(text)
-    assert not found.tasks
+    assert not found.calls
     assert why in found.why
 
 
 def test_inequalities_wherever_they_stand():
     assert only("SELECT 1 FROM A JOIN B ON A.x < B.x").options == {"on": "A.x < B.x"}
     text = "SELECT 1 FROM A, B WHERE A.x < B.x AND (only_a > 1 OR B.y = 2) AND EXISTS (SELECT 1 FROM C WHERE C.x < A.x)"
-    task = only(text)
-    assert task.options["on"] == "A.x < B.x AND (only_a > 1 OR B.y = 2)"
-    assert len(task.moved) == 2
+    call = only(text)
+    assert call.options["on"] == "A.x < B.x AND (only_a > 1 OR B.y = 2)"
+    assert len(call.moved) == 2
     assert only("SELECT 1 FROM A CROSS JOIN B WHERE ABS(A.x - B.x) <= 1").family == "theta"
     three = only("SELECT 1 FROM A JOIN B ON A.x >= B.x JOIN C ON B.x < C.x")
     assert [one.alias for one in three.inputs] == ["A", "B", "C"]
 
 
 def test_equalities_are_joined_by_spark_first():
-    task = only(
+    call = only(
         "SELECT 1 FROM A, B, C WHERE A.k = B.k AND A.y > B.y AND B.x < C.x AND A.x = 3 AND C.x = 4 AND A.x+B.x <> C.x"
     )
-    group, single = task.inputs
+    group, single = call.inputs
     assert (group.alias, group.members, single.alias) == ("A_B", ("A", "B"), "C")
     assert set(group.conditions) == {"(`A`.`k` = `B`.`k`)", "(`B`.`y` < `A`.`y`)", "(`A`.`x` = 3)"}
-    assert task.options["on"] == (
+    assert call.options["on"] == (
         "(`A_B`.`B`.`x` < `C`.`x`) AND (`C`.`x` = 4) AND (`A_B`.`A`.`x`+`A_B`.`B`.`x` <> `C`.`x`)"
     )
     forced = only("SELECT /*+ DOVETAIL */ 1 FROM A JOIN B ON A.k = B.k AND A.x < B.x")
@@ -82,11 +82,11 @@ def test_equalities_are_joined_by_spark_first():
 
 def test_outer_joins_on_inequalities():
     for words, how in (("LEFT", "left"), ("FULL OUTER", "full"), ("LEFT ANTI", "anti"), ("RIGHT", "right")):
-        task = only(f"SELECT 1 FROM A {words} JOIN B ON A.x < B.x WHERE A.y > 1")
-        assert task.options == {"on": "A.x < B.x", "how": how}
+        call = only(f"SELECT 1 FROM A {words} JOIN B ON A.x < B.x WHERE A.y > 1")
+        assert call.options == {"on": "A.x < B.x", "how": how}
         # What concerns rows that the join keeps apart may come first.
-        assert task.inputs[0].conditions == (("(`A`.`y` > 1)",) if how in ("left", "anti") else ())
-        assert bool(task.moved) == (how in ("left", "anti"))
+        assert call.inputs[0].conditions == (("(`A`.`y` > 1)",) if how in ("left", "anti") else ())
+        assert bool(call.moved) == (how in ("left", "anti"))
     assert not only("SELECT 1 FROM A LEFT JOIN B ON A.x < B.x WHERE B.y > 1").moved
     chained = only("SELECT 1 FROM A JOIN B ON A.k = B.k LEFT JOIN C ON B.x < C.x AND A.y < C.y")
     assert chained.options["on"] == "(`A_B`.`B`.`x` < `C`.`x`) AND (`A_B`.`A`.`y` < `C`.`y`)"
@@ -104,18 +104,18 @@ def test_streams_need_a_window():
 
 
 def test_windows():
-    task = only("SELECT 1 FROM A, B, C WINDOW = 1 HOUR WHERE A.k = B.k AND B.k = C.k AND A.x > 3 AND rand() < 1")
-    assert task.options == {
+    call = only("SELECT 1 FROM A, B, C WINDOW = 1 HOUR WHERE A.k = B.k AND B.k = C.k AND A.x > 3 AND rand() < 1")
+    assert call.options == {
         "on": "A.k = B.k AND B.k = C.k AND A.x > 3",
         "time": {"A": "ts", "B": "ts", "C": "ts"},
         "within": "1 HOUR",
         "how": "inner",
     }
-    assert len(task.moved) == 3
-    task = only("SELECT 1 FROM A, B, C DWINDOW (a,B) = 5 s AND WINDOW (B,C) BETWEEN -1 s AND 2 s TIME A.x, B.y, C.x")
-    assert task.options["within"] == {("A", "B"): dt.after("5 s"), ("B", "C"): ("-1 s", "2 s")}
-    assert task.options["time"] == {"A": "x", "B": "y", "C": "x"}
-    assert task.options["on"] is None
+    assert len(call.moved) == 3
+    call = only("SELECT 1 FROM A, B, C DWINDOW (a,B) = 5 s AND WINDOW (B,C) BETWEEN -1 s AND 2 s TIME A.x, B.y, C.x")
+    assert call.options["within"] == {("A", "B"): dt.after("5 s"), ("B", "C"): ("-1 s", "2 s")}
+    assert call.options["time"] == {"A": "x", "B": "y", "C": "x"}
+    assert call.options["on"] is None
     hops = only("SELECT 1 FROM A, B, C DWINDOW (A, B, C) = (5, 6) TIME x")
     assert hops.options["within"] == {("A", "B"): dt.after(5), ("B", "C"): dt.after(6)}
     both = only("SELECT 1 FROM A, B, C DWINDOW (A, B, C) = 5 s BOTH WAYS")
@@ -135,21 +135,21 @@ def test_the_time_of_a_window():
 
 
 def test_best_match():
-    task = only(
+    call = only(
         """SELECT 1 FROM R LEFT OUTER BESTMATCH JOIN S ON R.ts minAttrDist S.ts, S.x minAttrDist R.y,
            MINIMIZE R.x + S.x, R.k subset S.k, R.ts youngest S.ts, R.k = S.k KEEP UNMATCHED
            WHERE ABS(S.ts - R.ts) <= INTERVAL 10 MINUTES AND ABS(R.y - S.x) <= 5 AND R.y > 1 AND S.y > 1"""
     )
-    near, cross, least, common, young = task.options["on"]
+    near, cross, least, common, young = call.options["on"]
     assert near == Closest("ts", "ts", timedelta(minutes=10))
     assert cross == Closest("y", "x", 5)
     assert least == Extreme("`R`.`x` + `S`.`x`", largest=False)
     assert (common, young) == (Overlap("k", "k"), Youngest("ts", "ts"))
-    assert {key: task.options[key] for key in ("how", "by", "unmatched")} == {
+    assert {key: call.options[key] for key in ("how", "by", "unmatched")} == {
         "how": "left", "by": ["k"], "unmatched": "keep",
     }  # fmt: skip
-    assert task.inputs[0].conditions == ("(`R`.`y` > 1)",)
-    assert len(task.moved) == 3  # S.y > 1 is about the pairs that come out
+    assert call.inputs[0].conditions == ("(`R`.`y` > 1)",)
+    assert len(call.moved) == 3  # S.y > 1 is about the pairs that come out
 
     chained = only("SELECT 1 FROM A JOIN B ON A.k = B.k BESTMATCH JOIN S ON B.x minAttrDist S.x, A.k = S.k")
     assert chained.options["on"] == [Closest("__key_0", "x")]
@@ -168,7 +168,7 @@ def test_registered_orders():
     assert str(function) == "prefer R.y shade S.x"
     assert function.judge({"R": {"y": 1}, "S": {"x": 1}}, {"R": {"y": 1}, "S": {"x": 2}}) == "better"
     assert ratio == Extreme("abs(`R`.`x` - `S`.`y`) / greatest(`R`.`x`, `S`.`y`)", largest=True)
-    with pytest.raises(StatementError, match=r"nobody knows the order 'shady'[^$]*did you mean 'shade'"):
+    with pytest.raises(StatementError, match=r"the order 'shady' is unknown[^$]*did you mean 'shade'"):
         decided("SELECT 1 FROM R BESTMATCH JOIN S ON R.x shady S.x")
     for name, order in (("two words", judge), ("minattrdist", judge), ("x", 5)):
         with pytest.raises(ArgumentError):
@@ -182,15 +182,15 @@ def test_registered_orders():
 
 
 def test_as_of():
-    task = only("SELECT 1 FROM R ASOF JOIN S ON R.k = S.k AND R.ts >= S.ts WHERE R.x > 1 AND S.x > 1")
-    assert task.options == {
+    call = only("SELECT 1 FROM R ASOF JOIN S ON R.k = S.k AND R.ts >= S.ts WHERE R.x > 1 AND S.x > 1")
+    assert call.options == {
         "direction": "backward",
         "allow_exact_matches": True,
         "time": {"R": "ts", "S": "ts"},
         "by": {"R": ["k"], "S": ["k"]},
         "how": "inner",
     }
-    assert task.inputs[0].conditions == ("(`R`.`x` > 1)",)
+    assert call.inputs[0].conditions == ("(`R`.`x` > 1)",)
     ahead = only(
         "SELECT 1 FROM R ASOF LEFT JOIN S ON R.ts < S.ts AND S.ts - R.ts <= INTERVAL 5 SECONDS AND S.x > 1"
     ).options
@@ -200,22 +200,22 @@ def test_as_of():
         assert only(f"SELECT 1 FROM R ASOF JOIN S ON S.y <= R.x AND {text}").options["within"] == 5
     nearest = only("SELECT 1 FROM R ASOF JOIN S ON ABS(R.x - S.y) <= 5").options
     assert (nearest["direction"], nearest["within"], nearest["time"]) == ("nearest", 5, {"R": "x", "S": "y"})
-    first, second = decided("SELECT 1 FROM R ASOF JOIN S ON R.ts >= S.ts ASOF JOIN T ON S.x + 1 >= T.x").tasks
+    first, second = decided("SELECT 1 FROM R ASOF JOIN S ON R.ts >= S.ts ASOF JOIN T ON S.x + 1 >= T.x").calls
     assert [one.alias for one in first.inputs] == ["R", "S"]
     assert (second.inputs[0].alias, second.options["time"]) == ("R_S", {"R_S": "__key_0", "T": "x"})
     assert second.inputs[0].keys == (("__key_0", "`S`.`x` + 1"),)
 
 
 def test_shedding():
-    task = only("SELECT 1 FROM A, B WINDOW = 5 SECONDS SHED HARVEST THROTTLE 0.5 SEED 3 WHERE A.k = B.k")
-    assert task.options["shed"] == dt.Harvest(throttle=0.5, seed=3)
-    task = only("SELECT 1 FROM A, B WINDOW = 5 SECONDS SHED RANDOM DROP TARGET 1500 ms WHERE A.k = B.k")
-    assert task.options["shed"] == dt.RandomDrop(target=1.5)
+    call = only("SELECT 1 FROM A, B WINDOW = 5 SECONDS SHED HARVEST THROTTLE 0.5 SEED 3 WHERE A.k = B.k")
+    assert call.options["shed"] == dt.Harvest(throttle=0.5, seed=3)
+    call = only("SELECT 1 FROM A, B WINDOW = 5 SECONDS SHED RANDOM DROP TARGET 1500 ms WHERE A.k = B.k")
+    assert call.options["shed"] == dt.RandomDrop(target=1.5)
 
 
 def test_memory():
-    task = only("SELECT 1 FROM R JOIN S ON R.k = S.k WITHIN MEMORY 64 MB POLICY RAJ SEED 7 WHERE R.x < 3")
-    assert task.options == {"on": "R.k = S.k AND R.x < 3", "memory": "64 MB", "policy": "raj", "seed": 7}
+    call = only("SELECT 1 FROM R JOIN S ON R.k = S.k WITHIN MEMORY 64 MB POLICY RAJ SEED 7 WHERE R.x < 3")
+    assert call.options == {"on": "R.k = S.k AND R.x < 3", "memory": "64 MB", "policy": "raj", "seed": 7}
 
 
 @pytest.mark.parametrize(
@@ -225,14 +225,14 @@ def test_memory():
         ("SELECT 1 FROM A, B WINDOW (A, Q) = 5 SECONDS", "names the input 'Q'"),
         ("SELECT 1 FROM A, B WINDOW (A, A) = 5 SECONDS", "a window to itself"),
         ("SELECT 1 FROM A, B WINDOW (A, B) = 5 s AND WINDOW (A, B) = 6 s", "two windows"),
-        ("SELECT 1 FROM A, B WINDOW = 5 s AND WINDOW (A, B) = 6 s", "for all inputs beside"),
+        ("SELECT 1 FROM A, B WINDOW = 5 s AND WINDOW (A, B) = 6 s", "for all inputs together with"),
         ("SELECT 1 FROM A, B, C DWINDOW (A, B, C) = (5 s, 6 s, 7 s)", "2 hop(s) and 3 lengths"),
-        ("SELECT 1 FROM A, B, C DWINDOW (A, B) = 5 s BOTH WAYS AND WINDOW (B, C) = 5 s", "BOTH WAYS beside"),
+        ("SELECT 1 FROM A, B, C DWINDOW (A, B) = 5 s BOTH WAYS AND WINDOW (B, C) = 5 s", "BOTH WAYS with"),
         ("SELECT 1 FROM A, B WINDOW = 5 s TIME Q.ts", "TIME names the input 'Q'"),
-        ("SELECT 1 FROM A, B WINDOW = 5 s WITHIN MEMORY 5", "WITHIN MEMORY beside"),
+        ("SELECT 1 FROM A, B WINDOW = 5 s WITHIN MEMORY 5", "WITHIN MEMORY together with"),
         ("SELECT 1 FROM A LEFT JOIN B ON A.k = B.k JOIN C ON A.k = C.k WINDOW = 5 s", "a left join among 3"),
         ("SELECT 1 FROM A JOIN B USING (k) WINDOW = 5 s", "NATURAL, USING"),
-        ("SELECT 1 FROM A ASOF JOIN B ON A.x > B.x WINDOW = 5 s", "ASOF JOIN beside"),
+        ("SELECT 1 FROM A ASOF JOIN B ON A.x > B.x WINDOW = 5 s", "ASOF JOIN together with"),
         ("SELECT 1 FROM A, B SHED HARVEST WHERE A.k = B.k", "SHED without a WINDOW clause"),
         ("SELECT 1 FROM A, B WINDOW = 5 s SHED HARVEST THROTTLE 2", "throttle=2.0"),
         ("SELECT 1 FROM A, B WITHIN MEMORY 5", "without a condition"),
@@ -241,8 +241,8 @@ def test_memory():
         ("SELECT 1 FROM A ASOF JOIN B ON A.k = B.k", "without an inequality"),
         ("SELECT 1 FROM A ASOF JOIN B USING (k, x)", "without ON"),
         ("SELECT 1 FROM (A ASOF JOIN B ON A.x > B.x) JOIN C ON A.k = C.k", "in parentheses"),
-        ("FROM A ASOF JOIN B ON A.x > B.x SELECT 1", "in front of SELECT"),
-        ("FROM A ASOF JOIN B ON A.x > B.x |> SELECT A.x", "beside the pipe"),
+        ("FROM A ASOF JOIN B ON A.x > B.x SELECT 1", "before SELECT"),
+        ("FROM A ASOF JOIN B ON A.x > B.x |> SELECT A.x", "in a pipe"),
         ("SELECT 1 FROM A ASOF JOIN B ON A.x < B.x AND A.y < B.y", "more than one inequality"),
         ("SELECT 1 FROM A ASOF LEFT JOIN B ON A.x > B.x AND A.y = 1", "with the condition A.y = 1"),
         ("SELECT 1 FROM A ASOF JOIN B ON A.x > B.x AND A.y - B.y <= 5", "a tolerance that cannot be read"),
@@ -261,6 +261,6 @@ def test_refusals_point_at_the_place(text, message):
 def test_recursive_definitions_are_sparks():
     text = "WITH RECURSIVE r AS (SELECT 1 FROM A, B WINDOW = 5 s) SELECT 1 FROM r"
     with pytest.raises(StatementError, match="inside WITH RECURSIVE"):
-        worth_a_look(read_statement(text).blocks[0], text)
+        left_to_spark(read_statement(text).blocks[0], text)
     text = "WITH RECURSIVE r AS (SELECT 1 FROM A, B WHERE A.x < B.x) SELECT 1 FROM r"
-    assert worth_a_look(read_statement(text).blocks[0], text) == "part of a recursive definition"
+    assert left_to_spark(read_statement(text).blocks[0], text) == "part of a recursive definition"

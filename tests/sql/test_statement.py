@@ -8,10 +8,10 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail.statements.calls import JoinInput
 from dovetail.statements.grammar import Slice
-from dovetail.statements.rewrite import Edits, formatted, input_query, mark, marked, scoped
+from dovetail.statements.rewrite import Edits, input_query, placeholder, placeholders, scoped, template
 from dovetail.statements.statement import read_statement
-from dovetail.statements.tasks import Input
 
 
 def test_importing_it_does_not_import_pyspark_and_leaves_the_function():
@@ -27,8 +27,8 @@ def test_conditions_are_slices_of_the_text():
     text = """SELECT 1 FROM a JOIN b ON (a.x < b.x AND a.end = 1L) /* note */ AND a.y BETWEEN 1 AND 2
               WHERE (a.s = 'x AND y' OR b.z > 1) AND CASE WHEN a.x = 1 AND b.x = 1 THEN TRUE END AND NOT a.x = 3"""
     (block,) = read_statement(text).blocks
-    assert [place.of(text) for place in block.joins[0].on] == ["a.x < b.x", "a.end = 1L", "a.y BETWEEN 1 AND 2"]
-    assert [place.of(text) for place in block.conjuncts] == [
+    assert [condition.of(text) for condition in block.joins[0].on] == ["a.x < b.x", "a.end = 1L", "a.y BETWEEN 1 AND 2"]
+    assert [condition.of(text) for condition in block.conjuncts] == [
         "a.s = 'x AND y' OR b.z > 1",
         "CASE WHEN a.x = 1 AND b.x = 1 THEN TRUE END",
         "NOT a.x = 3",
@@ -70,7 +70,7 @@ def test_stars_hints_and_group_by_window():
     text = """SELECT /*+ BROADCAST(S), DOVETAIL */ *, R.*, count(*), struct(* EXCEPT (x)), (SELECT * FROM T)
               FROM R, S GROUP BY window(ts, '5 seconds'), ALL"""
     outer = read_statement(text).blocks[-1]
-    assert [text[star.at :][:3] for star in outer.stars] == ["*, ", "* E"]
+    assert [text[star.offset :][:3] for star in outer.stars] == ["*, ", "* E"]
     assert outer.stars[0].excepted is None
     assert text[outer.stars[1].excepted :].startswith("x)")
     assert outer.hints == {"BROADCAST": ("S",), "DOVETAIL": ()}
@@ -101,14 +101,14 @@ def test_edits_replace_disjoint_parts(text, wanted):
 
 @given(st.text(st.characters(exclude_characters="\0"), max_size=20))
 def test_braces_survive_formatting(text):
-    template = formatted(text + mark("f"))
-    assert marked(text + mark("f")) == ["f"]
-    assert template.format(f="frame") == text + "frame"
-    assert formatted(text) == text
+    formatted = template(text + placeholder("f"))
+    assert placeholders(text + placeholder("f")) == ["f"]
+    assert formatted.format(f="frame") == text + "frame"
+    assert template(text) == text
 
 
 def test_queries_of_inputs():
-    one = Input("a", ("a",), conditions=("(`a`.`x` > 1)",), keys=(("__key_0", "`a`.`x` + 1"),))
+    one = JoinInput("a", ("a",), conditions=("(`a`.`x` > 1)",), keys=(("__key_0", "`a`.`x` + 1"),))
     assert input_query(one, "t AS `a`") == "SELECT `a`.*, `a`.`x` + 1 AS `__key_0` FROM t AS `a` WHERE (`a`.`x` > 1)"
-    two = Input("a_b", ("a", "b"))
+    two = JoinInput("a_b", ("a", "b"))
     assert input_query(two, "t") == "SELECT struct(`a`.*) AS `a`, struct(`b`.*) AS `b` FROM t"

@@ -13,8 +13,17 @@ def explain(frame: DataFrame) -> None:
 
     Parameters
     ----------
-    frame
-        The DataFrame that a join returned.
+    frame : DataFrame
+        The DataFrame that a join or :func:`sql` returned.
+
+    Raises
+    ------
+    ArgumentError
+        If no join of this library returned the frame.
+
+    See Also
+    --------
+    metrics : What a join did, after it ran.
 
     Examples
     --------

@@ -26,7 +26,7 @@ def run(console: Console, names: Sequence[str], rows: int, log: Path) -> None:
     folder = checkout()
     if names and folder is None:
         raise ArgumentError(
-            f"bench {' '.join(names)}: no benchmarks/ beside this installation", accepted="no name: a small comparison",
+            f"bench {' '.join(names)}: no benchmarks/ folder here", accepted="no name: a small comparison",
             hint="clone the repository and run it there",
         )  # fmt: skip
     if folder is None or not names:

@@ -49,9 +49,7 @@ def _version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
 
-        import dovetail
-
-        typer.echo(f"dovetail {dovetail.__version__} (PySpark {version('pyspark')})")
+        typer.echo(f"dovetail {version('dovetail')} (PySpark {version('pyspark')})")
         raise typer.Exit
 
 
@@ -76,7 +74,7 @@ def demo(
         typer.Option(help="Where the HTML report with the figures goes (dovetail-demo.html).", show_default=False),
     ] = None,
 ) -> None:
-    """Run three joins on made-up data: a small one, a large one beside Spark's own, and a stream."""
+    """Run three joins on made-up data: a small one, a large one compared with Spark's own, and a stream."""
     # Here and not above: --help and --version need neither Spark nor the compiler.
     from dovetail.command import demo as acts
     from dovetail.spark.runtime.quiet import quiet_session
@@ -201,7 +199,7 @@ def _interruptible() -> Iterator[None]:
 @contextmanager
 def _reporting(prefix: str) -> Iterator[Path]:
     """A log file for Spark; failures become messages and exit codes, and keep the log if there is anything in it."""
-    from dovetail.spark.runtime.quiet import SPARK_ERRORS
+    from dovetail.spark.runtime.failures import SPARK_ERRORS, brief
 
     failures: tuple[type[Exception], ...] = (OSError, *SPARK_ERRORS)
     handle, name = tempfile.mkstemp(prefix=prefix, suffix=".log")
@@ -215,19 +213,13 @@ def _reporting(prefix: str) -> Iterator[Path]:
     except DovetailError as error:
         _fail(str(error), log, FAILED)
     except failures as error:
-        _fail(_brief(error), log, FAILED)
+        _fail(brief(error), log, FAILED)
     except KeyboardInterrupt:
         _fail("interrupted", log, INTERRUPTED)
     except typer.Exit:
         log.unlink(missing_ok=True)
         raise
     log.unlink(missing_ok=True)
-
-
-def _brief(error: Exception) -> str:
-    """The first lines of a message; those of Spark carry the traces of two languages after them."""
-    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
-    return "\n".join(lines[:3])
 
 
 def _fail(message: str, log: Path | None, code: int) -> NoReturn:

@@ -98,7 +98,7 @@ def run(
     demo_report(seen, report)
     console.print(f"The demo took {time.perf_counter() - began:.0f} s.  Its files are gone again, but for its report:")
     console.print(escape(str(report)), soft_wrap=True)
-    console.print("Next: README.md has the same calls to copy, docs/ every option, examples/ whole programs.")
+    console.print("Next: README.md has the same calls to copy, docs/ every option, examples/ complete programs.")
 
 
 def _title(console: Console, text: str) -> None:
@@ -113,7 +113,7 @@ def _code(console: Console, text: str) -> None:
 
 
 def _read(console: Console, spark: SparkSession) -> Line:
-    import dovetail as dt
+    from dovetail.api import theta_join
 
     _title(console, "1  Which phones cost more than which laptops?")
     phones, laptops = datasets.phones_and_laptops()
@@ -121,7 +121,7 @@ def _read(console: Console, spark: SparkSession) -> Line:
     _code(console, f'dt.theta_join({{"phone": phones, "laptop": laptops}},\n              on="{on}")')
     began = time.perf_counter()
     with console.status("Joining (the first join of a fresh installation compiles the kernels) ..."):
-        pairs = dt.theta_join({"phone": spark.createDataFrame(phones), "laptop": spark.createDataFrame(laptops)}, on=on)
+        pairs = theta_join({"phone": spark.createDataFrame(phones), "laptop": spark.createDataFrame(laptops)}, on=on)
         found = pairs.orderBy("phone.price", "laptop.price").collect()
     seconds = time.perf_counter() - began
     table = Table(box=box.SIMPLE)
@@ -140,7 +140,7 @@ def _read(console: Console, spark: SparkSession) -> Line:
 
 
 def _large(console: Console, spark: SparkSession, folder: Path, sizes: Sizes, seen: Seen) -> None:
-    import dovetail as dt
+    from dovetail.api import explain
 
     _title(console, f"2  Readings of two sensors within a tolerance: {sizes.rows:,} x {sizes.rows:,} rows")
     _code(console, f'dt.theta_join({{"a": a, "b": b}}, on="{BAND}")')
@@ -164,7 +164,7 @@ def _large(console: Console, spark: SparkSession, folder: Path, sizes: Sizes, se
 
     product = sizes.rows**2
     with redirect_stdout(io.StringIO()) as text:
-        dt.explain(pairs)
+        explain(pairs)
     seen.plan = text.getvalue().rstrip()
     plan = folded(seen.plan, console.width - 4)
     console.print(Panel(Text(plan), title="dt.explain(pairs)", title_align="left"))
@@ -212,13 +212,14 @@ def sparks_own(spark: SparkSession, inputs: list[DataFrame]) -> tuple[int, float
 
 def dovetail_join(inputs: list[DataFrame]) -> tuple[DataFrame, dict[str, Any], float]:
     """The frame of the same join by Dovetail, its counters, and its seconds."""
-    import dovetail as dt
+    from dovetail.api import theta_join
+    from dovetail.spark.metrics import metrics
 
     began = time.perf_counter()
-    pairs = dt.theta_join({"a": inputs[0], "b": inputs[1]}, on=BAND)
+    pairs = theta_join({"a": inputs[0], "b": inputs[1]}, on=BAND)
     # The sink takes every row and every column, and keeps nothing.
     pairs.write.format("noop").mode("overwrite").save()
-    return pairs, dt.metrics(pairs), time.perf_counter() - began
+    return pairs, metrics(pairs), time.perf_counter() - began
 
 
 def _balance(found: dict[str, Any]) -> str:
@@ -229,7 +230,8 @@ def _balance(found: dict[str, Any]) -> str:
 
 
 def _stream(console: Console, spark: SparkSession, folder: Path, sizes: Sizes, seen: Seen) -> None:
-    import dovetail as dt
+    from dovetail.api import window_join
+    from dovetail.families.window.graph import path
 
     _title(console, "3  A stream: objects that pass three cameras, one after the other")
     _code(
@@ -242,7 +244,7 @@ def _stream(console: Console, spark: SparkSession, folder: Path, sizes: Sizes, s
     # Each task of a stateful operator starts workers of its own; one suffices for this little data.
     spark.conf.set("spark.sql.shuffle.partitions", 1)
     streams = {name: _camera(spark, folder / name) for name in "ABC"}
-    passages = dt.window_join(streams, on=_SAME, time="ts", within=dt.path("A -> B -> C", _HOPS))
+    passages = window_join(streams, on=_SAME, time="ts", within=path("A -> B -> C", _HOPS))
     began = time.perf_counter()
     query = (
         passages.selectExpr("A.obj", "A.ts AS first", "C.ts - A.ts AS underway")
@@ -264,7 +266,7 @@ def _stream(console: Console, spark: SparkSession, folder: Path, sizes: Sizes, s
     console.print(table)
     console.print(
         "Each line above is a micro-batch: rows that came, passages that left at once, rows kept for later matches and "
-        "rows forgotten because nothing that still comes can match them.  query.lastProgress has these counters.\n"
+        "rows evicted because nothing that still comes can match them.  query.lastProgress has these counters.\n"
     )
     arrived = f"{sizes.batches * sizes.objects:,}"
     seen.lines.append(
@@ -295,7 +297,7 @@ def _follow(console: Console, query: StreamingQuery) -> tuple[int, Table]:
 
 def _progress_table(reports: list[Any]) -> Table:
     table = Table(box=box.SIMPLE)
-    for name in ("micro-batch", "rows in", "passages out", "rows held", "rows forgotten", "seconds"):
+    for name in ("micro-batch", "rows in", "passages out", "rows held", "rows evicted", "seconds"):
         table.add_column(name, justify="right")
     for report in reports:
         counts = _counters(report)
@@ -323,7 +325,7 @@ _MEMORY = 1_000
 
 
 def _sample(console: Console, spark: SparkSession, seen: Seen) -> None:
-    import dovetail as dt
+    from dovetail.api import approx_join
 
     _title(console, f"4  A sample of a join: {_SAMPLED:,} clicks, {_SAMPLED:,} orders, by product")
     on = "click.product = order.product"
@@ -334,7 +336,7 @@ def _sample(console: Console, spark: SparkSession, seen: Seen) -> None:
     began = time.perf_counter()
     with console.status("Joining ..."):
         frames = dict(zip(("click", "order"), map(spark.createDataFrame, tables), strict=True))
-        some = dt.approx_join(frames, on=on, memory=_MEMORY, seed=7, partitions=2)
+        some = approx_join(frames, on=on, memory=_MEMORY, seed=7, partitions=2)
         rows = some.selectExpr("click.product", "sampling.weight").collect()
     seen.sample = {name: float(count) for name, count in Counter(row[0] for row in rows).items()}
     seconds = time.perf_counter() - began

@@ -60,16 +60,16 @@ def _pictures(seen: Seen) -> list[tuple[str, Picture, str]]:
         (
             "The stream of three cameras",
             plot.rates(seen.reports),
-            "Rows and results a second, and the rows that state holds.",
+            "Rows and results per second, and the rows held in state.",
         ),
         (
-            "The sample beside the complete join",
+            "The sample next to the complete join",
             plot.histograms(seen.sample, seen.complete),
             "The sample keeps the proportions of the products.",
         ),
         (
             "Partition pairs of phone.price > laptop.price",
             plot.partitions(phones, laptops, op=">"),
-            "Four published ways to cut 200 x 200 prices: shaded pairs are compared, the rest is never looked at.",
+            "Four published ways to cut 200 x 200 prices: shaded pairs are compared, the rest is never compared.",
         ),
     ]

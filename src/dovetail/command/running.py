@@ -31,7 +31,7 @@ from dovetail.plan.rendering import folded
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from dovetail.spark.jobs import Built
+    from dovetail.jobs.build import BuiltJob
 
 
 class Stopped(Exception):  # noqa: N818 - not an error: the user asked for it
@@ -49,9 +49,9 @@ def run_job(console: Console, job: Job, log: Path) -> None:
     """Run a job to its end, or until the user stops it."""
     _prepare(console, job)
     with _session(console, job, log) as spark:
-        from dovetail.spark.jobs import Built
+        from dovetail.jobs.build import BuiltJob
 
-        built = Built(job, spark)
+        built = BuiltJob(job, spark)
         _summary(console, job)
         with ProgressFile(job.name, job.mode) as run:
             (_run_stream if job.mode == "stream" else _run_batch)(console, built, run)
@@ -74,7 +74,7 @@ def _session(console: Console, job: Job, log: Path) -> Iterator[SparkSession]:
     from dovetail.spark.runtime.quiet import quiet_session
     from dovetail.spark.runtime.session import SessionWarning
 
-    chosen = {"spark.master": job.session.master, "spark.driver.memory": job.session.memory}
+    chosen = {"spark.master": job.session.master, "spark.driver.memory": job.session.driver_memory}
     conf: dict[str, object] = {"spark.ui.showConsoleProgress": False, **job.session.conf}
     conf.update({key: value for key, value in chosen.items() if value is not None})
     with warnings.catch_warnings():
@@ -97,9 +97,9 @@ def _summary(console: Console, job: Job) -> None:
 
 
 def _explained(console: Console, job: Job, spark: SparkSession) -> None:
-    from dovetail.spark.jobs import Built
+    from dovetail.jobs.build import BuiltJob
 
-    built = Built(job, spark)
+    built = BuiltJob(job, spark)
     _summary(console, job)
     console.print()
     console.print(Text(folded(built.plan(), console.width) if console.is_terminal else built.plan()), soft_wrap=True)
@@ -111,7 +111,7 @@ def _explained(console: Console, job: Job, spark: SparkSession) -> None:
 # ---------------------------------------------------------------------------------------------------------- batch
 
 
-def _run_batch(console: Console, built: Built, run: ProgressFile) -> None:
+def _run_batch(console: Console, built: BuiltJob, run: ProgressFile) -> None:
     began = time.perf_counter()
     with ThreadPoolExecutor(1) as pool:
         _wait(console, built, pool.submit(built.write))
@@ -126,16 +126,16 @@ def _run_batch(console: Console, built: Built, run: ProgressFile) -> None:
     console.print(f"finished in {seconds:.1f} s")
 
 
-def _wait(console: Console, built: Built, done: Future[None]) -> None:
+def _wait(console: Console, built: BuiltJob, done: Future[None]) -> None:
     """Show the tasks of a batch job until it is done.  The main thread waits, so that Ctrl-C reaches it."""
-    from dovetail.spark.jobs import tasks
+    from dovetail.spark.queries import running_tasks
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         shown = progress.add_task("running", total=None)
         while not done.done():
             threading.Event().wait(0.2)
-            counted = tasks(built.spark)
+            counted = running_tasks(built.spark)
             if counted is not None and counted[1]:
                 finished, total = counted
                 progress.update(shown, completed=finished, total=total, description=f"{finished} of {total} tasks")
@@ -156,8 +156,8 @@ def _counters(console: Console, counters: Mapping[str, Any]) -> None:
 # --------------------------------------------------------------------------------------------------------- stream
 
 
-def _run_stream(console: Console, built: Built, run: ProgressFile) -> None:
-    from dovetail.spark.jobs import follow
+def _run_stream(console: Console, built: BuiltJob, run: ProgressFile) -> None:
+    from dovetail.jobs.build import follow
 
     records: list[Record] = [run.start]
     query = built.start()

@@ -34,7 +34,7 @@ def run_view(
     height
         Lines of the terminal.  The table gets shorter to fit, because a live view that does not fit loses its end.
     status
-        What to say in the place of "running".
+        What to say instead of "running".
     """
     start = records[0] if records and records[0].get("kind") == "start" else {}
     batches = batch_records(records)
@@ -61,15 +61,15 @@ def batch_records(records: Sequence[Record]) -> list[Record]:
 def _rates(batches: Sequence[Record]) -> Table:
     """One line for each figure that the run has: its course as bars, and the last value."""
     lines = (
-        ("rows a second", "done_per_second", "rows done a second"),
-        ("arrive a second", "arrived_per_second", "rows that came a second"),
+        ("rows a second", "done_per_second", "rows processed per second"),
+        ("arrive a second", "arrived_per_second", "rows that arrived per second"),
         ("results", "results", "of the last micro-batch"),
         ("rows held", "held_rows", "kept for later matches"),
         ("bytes held", "held_bytes", "of state"),
         ("lag", "lag", "seconds from the watermark to the newest row"),
         ("behind", "behind", "rows that the sources hold unread"),
         ("throttle", "throttle", "share of the work that is done; 1 is all of it"),
-        ("recall", "recall", "estimated share of the results that come out"),
+        ("recall", "recall", "estimated share of the results that are found"),
     )
     rows = []
     for name, key, what in lines:
@@ -91,15 +91,15 @@ def _rates(batches: Sequence[Record]) -> Table:
 def _table(batches: Sequence[Record]) -> Table:
     columns = [
         ("batch", "batch"), ("rows in", "rows"), ("results", "results"), ("held", "held_rows"), ("late", "late"),
-        ("forgotten", "evicted"), ("throttle", "throttle"), ("recall", "recall"), ("seconds", "seconds"),
+        ("evicted", "evicted"), ("throttle", "throttle"), ("recall", "recall"), ("seconds", "seconds"),
     ]  # fmt: skip
     # A figure that this run does not have gets no column.
-    there = [(name, key) for name, key in columns if any(record.get(key) is not None for record in batches)]
+    shown = [(name, key) for name, key in columns if any(record.get(key) is not None for record in batches)]
     table = Table(box=box.SIMPLE, padding=(0, 0, 0, 1), pad_edge=False)
-    for name, _ in there:
+    for name, _ in shown:
         table.add_column(name, justify="right", no_wrap=True)
     for record in batches:
-        table.add_row(*(figure(record.get(key)) for _, key in there))
+        table.add_row(*(figure(record.get(key)) for _, key in shown))
     return table
 
 
@@ -135,7 +135,7 @@ def figure(value: object) -> str:
 def batch_line(record: Record) -> str:
     """A micro-batch in one line, for output that is not a terminal."""
     parts = [f"batch {record.get('batch')}", f"{figure(record.get('rows'))} rows in"]
-    for key, what in (("results", "results"), ("held_rows", "held"), ("late", "late"), ("evicted", "forgotten")):
+    for key, what in (("results", "results"), ("held_rows", "held"), ("late", "late"), ("evicted", "evicted")):
         if record.get(key) is not None:
             parts.append(f"{figure(record[key])} {what}")
     return ", ".join([*parts, f"{figure(record.get('seconds'))} s"])

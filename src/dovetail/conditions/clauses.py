@@ -28,7 +28,7 @@ def _kinds(names: str) -> frozenset[TokenType]:
     return frozenset(TokenType[name] for name in names.split())
 
 
-# What binds no tighter than a comparison in Spark's grammar.  Where one of these stands beside a comparison,
+# What binds no tighter than a comparison in Spark's grammar.  Where one of these is on the same level as a comparison,
 # the text on the comparison's two sides is not its two operands.
 _LOOSE = _kinds("NEQ NULLSAFE_EQ NOT AND OR BETWEEN IN IS LIKE ILIKE RLIKE")
 # What binds no tighter than a minus (the concatenation sign binds alike), or separates arguments.
@@ -78,7 +78,7 @@ class Clauses:
         pending = [self.bare(Span(0, len(self._items)))]
         while pending:
             span = pending.pop()
-            cuts = [] if self._at(span, TokenType.OR) else self._ands(span)
+            cuts = [] if self._positions(span, TokenType.OR) else self._ands(span)
             if not cuts:
                 yield span
                 continue
@@ -91,7 +91,7 @@ class Clauses:
     def _ands(self, span: Span) -> list[int]:
         """The ANDs that join conditions, without those that belong to a BETWEEN."""
         cuts, betweens = [], 0
-        for at in self._at(span, TokenType.AND, TokenType.BETWEEN):
+        for at in self._positions(span, TokenType.AND, TokenType.BETWEEN):
             if self._items[at].kind is TokenType.BETWEEN:
                 betweens += 1
             elif betweens:
@@ -101,11 +101,11 @@ class Clauses:
         return cuts
 
     def comparisons(self, span: Span) -> list[tuple[int, TokenType]]:
-        """Where the span's outermost comparisons stand, and all else that binds no tighter than one."""
-        return [(at, self._items[at].kind) for at in self._at(span, *_LOOSE, *MIRRORED)]
+        """The positions of the span's outermost comparisons, and of everything else that binds no tighter."""
+        return [(at, self._items[at].kind) for at in self._positions(span, *_LOOSE, *MIRRORED)]
 
     def inside_abs(self, span: Span) -> Span | None:
-        """The argument where the whole span is one call of ``abs``, else None."""
+        """The argument where the span is exactly one call of ``abs``, else None."""
         start, stop = self.bare(span)
         if self._items[start].sql.lower() == "abs" and self._close.get(start + 1) == stop - 1:
             return Span(start + 2, stop - 1)
@@ -114,12 +114,12 @@ class Clauses:
     def difference(self, span: Span) -> tuple[Span, Span] | None:
         """The two sides of the span's outermost minus; None where another operator is outermost."""
         span = self.bare(span)
-        if self._at(span, *_LOOSER_THAN_MINUS):
+        if self._positions(span, *_LOOSER_THAN_MINUS):
             return None
         # Plus and minus group from the left, so the last one is the outermost.
         signs = [
             at
-            for at in self._at(span, TokenType.PLUS, TokenType.DASH)
+            for at in self._positions(span, TokenType.PLUS, TokenType.DASH)
             if at > span.start and self._items[at - 1].kind not in _BEFORE_AN_OPERAND
         ]
         if not signs or self._items[signs[-1]].kind is not TokenType.DASH:
@@ -145,13 +145,13 @@ class Clauses:
             span.stop - span.start > 2
             and self._items[span.start].kind is TokenType.L_PAREN
             and self._close.get(span.start) == span.stop - 1
-            and not self._at(Span(span.start + 1, span.stop - 1), TokenType.COMMA)
+            and not self._positions(Span(span.start + 1, span.stop - 1), TokenType.COMMA)
         ):
             span = Span(span.start + 1, span.stop - 1)
         return span
 
-    def _at(self, span: Span, *kinds: TokenType) -> list[int]:
-        """Where items of these kinds stand in the span, outside all of its brackets."""
+    def _positions(self, span: Span, *kinds: TokenType) -> list[int]:
+        """The positions of items of these kinds in the span, outside all of its brackets."""
         outside = self._depth[span.start]
         return [at for at in range(*span) if self._items[at].kind in kinds and self._depth[at] == outside]
 
@@ -160,6 +160,6 @@ class Clauses:
         return frozenset(item.alias for item in self._items[slice(*span)] if item.alias is not None)
 
     def sql(self, span: Span) -> str:
-        """The text of the span as Spark shall see it."""
+        """The text of the span as Spark will see it."""
         # A comment or a line break between two items becomes one space.
         return "".join(f"{' ' if item.spaced else ''}{item.sql}" for item in self._items[slice(*span)]).strip()

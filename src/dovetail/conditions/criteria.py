@@ -11,7 +11,8 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from dovetail.errors import ArgumentError, is_distance
+from dovetail.conditions.distances import is_distance
+from dovetail.errors import ArgumentError
 
 __all__ = [
     "Closest",

@@ -85,7 +85,7 @@ class Band:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A conjunct over one input: it decides on that input's rows alone."""
+    """A conjunct over one input: it depends only on that input's rows."""
 
     alias: str
     sql: str

@@ -62,7 +62,7 @@ def _float(value: float, *, single: bool) -> float | None:
 
 
 def interval(body: str) -> timedelta | None:
-    """The length of what follows the word INTERVAL; None where it is not fixed or not for Spark to read.
+    """The length of what follows the word INTERVAL; None where it is not fixed or Spark does not read it.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def interval(body: str) -> timedelta | None:
         if unit not in MICROSECONDS or (amount != int(amount) and unit != "second"):
             return None
         total += amount * MICROSECONDS[unit]
-    # Spark would cut off what is finer than a microsecond: its affair, as is a length beyond 64 bits.
+    # Spark would cut off what is finer than a microsecond: leave it to Spark, as we do with a length beyond 64 bits.
     if not parts or total != int(total) or abs(total) >= 2**63:
         return None
     return timedelta(microseconds=int(total))
@@ -91,7 +91,7 @@ def interval(body: str) -> timedelta | None:
 
 def negated(value: Value) -> Value:
     """The value with its sign turned, exactly; zero stays as it is."""
-    # Decimal's minus rounds to the context's precision, and 0.0 shall not become -0.0.
+    # Decimal's minus rounds to the context's precision, and 0.0 must not become -0.0.
     if not value:
         return value
     return value.copy_negate() if isinstance(value, Decimal) else -value

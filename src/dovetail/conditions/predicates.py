@@ -1,7 +1,7 @@
 """Join conditions: SQL text in, equalities, inequalities, bands, filters and the rest out.
 
 Every expression that leaves this module is a slice of the user's own text in which only the column
-references are spelled anew.  A round trip through a syntax tree would change meanings (``'it''s'`` and
+references are rewritten.  A round trip through a syntax tree would change meanings (``'it''s'`` and
 ``x - INTERVAL 1 HOUR 30 MINUTES`` come back as something else); this way Spark sees what the user wrote.
 :mod:`dovetail.conditions.tokens` reads the text, :mod:`dovetail.conditions.clauses` divides it, and this module says
 what each piece is.
@@ -27,7 +27,7 @@ def parse(text: str, columns: Mapping[str, Sequence[str]]) -> Predicate:
     Parameters
     ----------
     text
-        A condition in Spark SQL over ``alias.column``; ``column`` alone will do where one input has it.
+        A condition in Spark SQL over ``alias.column``; ``column`` is enough where only one input has it.
     columns
         The column names of every input, by alias.
 
@@ -60,7 +60,7 @@ def parse(text: str, columns: Mapping[str, Sequence[str]]) -> Predicate:
     if not isinstance(text, str):
         raise PredicateError(f"on={text!r} is not SQL text", accepted=ACCEPTED)
     clauses = Clauses(read(text, columns))
-    parts = list(dict.fromkeys(part for span in clauses.conjuncts() for part in _sorted(clauses, span)))
+    parts = list(dict.fromkeys(part for span in clauses.conjuncts() for part in _classified(clauses, span)))
     return Predicate(
         text=text,
         equalities=tuple(part for part in parts if isinstance(part, Equality)),
@@ -71,17 +71,17 @@ def parse(text: str, columns: Mapping[str, Sequence[str]]) -> Predicate:
     )
 
 
-# --- sorting conjuncts -----------------------------------------------------------------------------------
+# --- classifying conjuncts -----------------------------------------------------------------------------------
 
 
-def _sorted(clauses: Clauses, span: Span) -> list[Part]:
-    whole = _whole(clauses.sql(span), clauses.aliases(span))
-    if not isinstance(whole, Rest) or not whole.aliases:
-        return [whole]
+def _classified(clauses: Clauses, span: Span) -> list[Part]:
+    as_it_is = _filter_or_rest(clauses.sql(span), clauses.aliases(span))
+    if not isinstance(as_it_is, Rest) or not as_it_is.aliases:
+        return [as_it_is]
     found = clauses.comparisons(span)
     loose, kinds = [at for at, _ in found], [kind for _, kind in found]
     if len(loose) == 1 and kinds[0] in MIRRORED:
-        return [_compared(clauses, Span(span.start, loose[0]), kinds[0], Span(loose[0] + 1, span.stop), whole)]
+        return [_compared(clauses, Span(span.start, loose[0]), kinds[0], Span(loose[0] + 1, span.stop), as_it_is)]
     if kinds == [TokenType.BETWEEN, TokenType.AND]:
         middle = Span(span.start, loose[0])
         halves: list[Part] = []
@@ -90,18 +90,18 @@ def _sorted(clauses: Clauses, span: Span) -> list[Part]:
             (Span(loose[1] + 1, span.stop), TokenType.LTE, "<="),
         ):
             sql = f"{clauses.sql(middle)} {sign} {clauses.sql(bound)}"
-            half = _whole(sql, clauses.aliases(middle) | clauses.aliases(bound))
+            half = _filter_or_rest(sql, clauses.aliases(middle) | clauses.aliases(bound))
             halves.append(_compared(clauses, middle, kind, bound, half))
         # Nothing is gained by a half that no algorithm can use: then the text stays as it is.
-        return [whole] if all(isinstance(half, Rest) for half in halves) else halves
-    return [whole]
+        return [as_it_is] if all(isinstance(half, Rest) for half in halves) else halves
+    return [as_it_is]
 
 
-def _compared(clauses: Clauses, left: Span, kind: TokenType, right: Span, whole: Filter | Rest) -> Part:
-    """The part that `left kind right` is; `whole` where it is nothing in particular."""
+def _compared(clauses: Clauses, left: Span, kind: TokenType, right: Span, as_it_is: Filter | Rest) -> Part:
+    """The part that `left kind right` is; `as_it_is` where no algorithm can use it."""
     sides = clauses.aliases(left), clauses.aliases(right)
-    if isinstance(whole, Filter) or len(whole.aliases) != 2:
-        return whole
+    if isinstance(as_it_is, Filter) or len(as_it_is.aliases) != 2:
+        return as_it_is
     if all(len(side) == 1 for side in sides):
         a, b = _term(clauses, left), _term(clauses, right)
         if kind is TokenType.EQ:
@@ -109,10 +109,10 @@ def _compared(clauses: Clauses, left: Span, kind: TokenType, right: Span, whole:
         small, large = (a, b) if kind in (TokenType.LT, TokenType.LTE) else (b, a)
         return Inequality(small, large, strict=kind in (TokenType.LT, TokenType.GT))
     if not sides[1]:
-        return _band(clauses, left, kind, right) or whole
+        return _band(clauses, left, kind, right) or as_it_is
     if not sides[0]:
-        return _band(clauses, right, MIRRORED[kind], left) or whole
-    return whole
+        return _band(clauses, right, MIRRORED[kind], left) or as_it_is
+    return as_it_is
 
 
 def _band(clauses: Clauses, span: Span, kind: TokenType, literal: Span) -> Band | None:
@@ -143,7 +143,7 @@ def _term(clauses: Clauses, span: Span) -> Term:
     return Term(alias, clauses.sql(clauses.bare(span)))
 
 
-def _whole(sql: str, aliases: frozenset[str]) -> Filter | Rest:
+def _filter_or_rest(sql: str, aliases: frozenset[str]) -> Filter | Rest:
     return Filter(next(iter(aliases)), sql) if len(aliases) == 1 else Rest(sql, aliases)
 
 
@@ -198,6 +198,3 @@ def _tighter(one: Bound | None, two: Bound | None, pick: Callable[..., Bound]) -
 
 def _turned(end: Bound | None) -> Bound | None:
     return None if end is None else Bound(negated(end.value), end.strict)
-
-
-# --- wording ---------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """Reading a join condition: SQL text in, tokens with resolved columns out.
 
 sqlglot reads the text, finds its columns and refuses what is no condition on rows.  It never writes any SQL:
-each `Item` holds a slice of the user's own text, and only the column references are spelled anew.
+each `Item` holds a slice of the user's own text, and only the column references are rewritten.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _REFUSED_NODES: tuple[tuple[type[exp.Expr], str], ...] = (
 
 
 class Item(NamedTuple):
-    """A token, or a whole column reference, with the text that Spark shall see."""
+    """A token, or a complete column reference, with the text that Spark will see."""
 
     kind: TokenType
     sql: str
@@ -112,7 +112,7 @@ def read(text: str, columns: Mapping[str, Sequence[str]]) -> list[Item]:
     for column in tree.find_all(exp.Column):
         names = [_name(text, part) for part in column.parts]
         found[column.parts[0].meta["start"]] = (len(names), _resolve(names, columns))
-    # sqlglot drops the arguments that it does not expect in a call: their columns are in the text alone.
+    # sqlglot drops the arguments that it does not expect in a call: their columns are only in the text.
     variables = {name.name.lower() for node in tree.find_all(exp.Lambda) for name in node.expressions}
     for at, names in _qualified(tokens, [*columns]):
         if tokens[at].start not in found and names[0].lower() not in variables:
@@ -121,7 +121,7 @@ def read(text: str, columns: Mapping[str, Sequence[str]]) -> list[Item]:
 
 
 def _qualified(tokens: list[Token], aliases: list[str]) -> Iterator[tuple[int, list[str]]]:
-    """Where an alias, a dot and a name stand in the text."""
+    """The token numbers at which an alias, a dot and a name follow each other."""
     for at in range(len(tokens) - 2):
         first, dot, second = tokens[at : at + 3]
         after_dot = at > 0 and tokens[at - 1].token_type is TokenType.DOT
@@ -231,7 +231,7 @@ def _syntax_error(text: str, error: ParseError) -> PredicateError:
     # sqlglot counts to the last character of the token.
     shown = at_position(text, line, int(first["col"] or 1) - len(highlight) + 1)
     starts = not str(first["start_context"] or "").strip()
-    hint = "write the condition alone, without SELECT, WHERE or ON" if starts else None
+    hint = "write only the condition, without SELECT, WHERE or ON" if starts else None
     return PredicateError(f"on, line {line}: this is not a condition\n{shown}", accepted=ACCEPTED, hint=hint)
 
 

@@ -18,8 +18,8 @@ from dovetail import datasets
 from dovetail.errors import choice
 
 _FILES = 4
-_SEEN = 1_000_000_000
-"""The modification time of the first file; Spark reads files in the order of these times."""
+_FIRST_TIME = 1_000_000_000
+"""The time of the first file; Spark reads files in the order of their times."""
 
 
 @dataclass(frozen=True)
@@ -74,16 +74,17 @@ def write(name: str, folder: Path, **sizes: int) -> list[Path]:
 
     Parameters
     ----------
-    name
+    name : str
         One of :data:`DATASETS`.
-    folder
+    folder : Path
         Where the folders of the tables go.
-    sizes
+    **sizes : int
         Arguments of the data set's function in :mod:`dovetail.datasets`.
 
     Returns
     -------
-    The folders of the tables.
+    list of Path
+        The folders of the tables.
 
     Examples
     --------
@@ -99,11 +100,11 @@ def write(name: str, folder: Path, **sizes: int) -> list[Path]:
     for one in folders:
         one.mkdir(parents=True, exist_ok=True)
     for at, tables in enumerate(dataset.batches(**sizes)):
-        for place, table in zip(folders, tables, strict=True):
-            file = place / f"{at:04}.parquet"
+        for target, table in zip(folders, tables, strict=True):
+            file = target / f"{at:04}.parquet"
             pq.write_table(table, file)
-            # Files written at once may bear the same time, and would then be read in any order.
-            os.utime(file, (_SEEN + at,) * 2)
+            # Files written at once may have the same time, and would then be read in any order.
+            os.utime(file, (_FIRST_TIME + at,) * 2)
     return folders
 
 

@@ -271,7 +271,7 @@ def _readings(
     random: np.random.Generator, letter: str, sensors: int, hours: int, metres: int, mean: float, swing: float
 ) -> pa.Table:
     """Readings of one kind: the air is the same for all, and every sensor adds its own noise."""
-    place = np.round(random.uniform(0, metres, (sensors, 2)), 1)
+    position = np.round(random.uniform(0, metres, (sensors, 2)), 1)
     every = random.integers(2, 15, sensors) * _MINUTE
     which, when = [], []
     for number in range(sensors):
@@ -287,8 +287,8 @@ def _readings(
         {
             "sensor": names[sensor],
             "t": pa.array(_MONDAY.astype(np.int64) + moment, _TIMES),
-            "x": place[sensor, 0],
-            "y": place[sensor, 1],
+            "x": position[sensor, 0],
+            "y": position[sensor, 1],
             "v": np.round(value, 1),
         }
     )

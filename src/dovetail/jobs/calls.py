@@ -9,20 +9,15 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import dovetail.api as api
+from dovetail.api.joins import JOINS
 from dovetail.conditions import criteria
-from dovetail.errors import DovetailError, closest
+from dovetail.errors import closest
+from dovetail.families.shedding.spec import Harvest, RandomDrop
+from dovetail.families.theta.spec import CFS, FTJ, OBT, RBM, Prefap
 from dovetail.families.window.graph import after, path
-from dovetail.jobs.marks import Node
-from dovetail.jobs.section import Section, as_text
+from dovetail.jobs.fields import as_flag, as_text, lacks, made, section_content
+from dovetail.jobs.positions import Node
 
-KINDS: dict[str, str] = {
-    "theta": "theta_join",
-    "window": "window_join",
-    "asof": "asof_join",
-    "bestmatch": "bestmatch_join",
-    "approx": "approx_join",
-}
 _CRITERIA: dict[str, Callable[..., criteria.Criterion]] = {
     "closest": criteria.closest,
     "least": criteria.least,
@@ -30,14 +25,8 @@ _CRITERIA: dict[str, Callable[..., criteria.Criterion]] = {
     "overlap": criteria.overlap,
     "youngest": criteria.youngest,
 }
-_SHEDDING = {"harvest": "Harvest", "random_drop": "RandomDrop"}
-_PARTITIONINGS = {"prefap": "Prefap", "ftj": "FTJ", "cfs": "CFS", "obt": "OBT", "rbm": "RBM"}
-
-
-def function_of(kind: str) -> Callable[..., Any]:
-    """The function behind a kind."""
-    found: Callable[..., Any] = getattr(api, KINDS[kind])
-    return found
+_SHEDDING: dict[str, Callable[..., object]] = {"harvest": Harvest, "random_drop": RandomDrop}
+_PARTITIONINGS: dict[str, Callable[..., object]] = {"prefap": Prefap, "ftj": FTJ, "cfs": CFS, "obt": OBT, "rbm": RBM}
 
 
 def join_keys(kind: str) -> tuple[str, ...]:
@@ -52,36 +41,36 @@ def join_keys(kind: str) -> tuple[str, ...]:
 
 
 def _keywords(kind: str) -> dict[str, inspect.Parameter]:
-    parameters = inspect.signature(function_of(kind)).parameters
+    parameters = inspect.signature(JOINS[kind]).parameters
     return {name: one for name, one in parameters.items() if one.kind is inspect.Parameter.KEYWORD_ONLY}
 
 
-def call_arguments(kind: str, section: Section, aliases: Sequence[str]) -> dict[str, object]:
-    """The keyword arguments that a section of the file gives."""
-    found: dict[str, object] = {}
+def call_arguments(kind: str, node: Node, aliases: Sequence[str]) -> dict[str, Any]:
+    """The keyword arguments that the section of a join gives."""
+    content = node.content if isinstance(node.content, dict) else {}
+    arguments: dict[str, Any] = {}
     for key, parameter in _keywords(kind).items():
-        if key not in section:
-            if parameter.default is inspect.Parameter.empty:
-                raise section.at(key, f"a {kind} join lacks the key {key!r}", hint=f"add {key}: ... under join")
-            continue
-        node = section.content[key]
-        if kind == "bestmatch" and key == "on":
-            found[key] = _criteria(node)
-        elif kind == "window" and key == "within":
-            found[key] = _within(node, aliases)
-        elif kind == "theta" and key == "algorithm":
-            found[key] = _algorithm(node)
-        elif key == "shed":
-            found[key] = _shedding(node)
-        else:
-            found[key] = node.plain()
-    return found
+        if key in content:
+            arguments[key] = _argument(kind, key, content[key], aliases)
+        elif parameter.default is inspect.Parameter.empty:
+            raise node.key_error(key, f"a {kind} join lacks the key {key!r}", hint=f"add {key}: ... under join")
+    return arguments
+
+
+def _argument(kind: str, key: str, node: Node, aliases: Sequence[str]) -> object:
+    if kind == "bestmatch" and key == "on":
+        return _criteria(node)
+    if kind == "window" and key == "within":
+        return _within(node, aliases)
+    if kind == "theta" and key == "algorithm":
+        return _algorithm(node)
+    return _shedding(node) if key == "shed" else node.plain()
 
 
 def _criteria(node: Node) -> list[criteria.Criterion]:
     accepted = "a list such as [{closest: t, within: 10 minutes}, {least: R.cost + S.cost}]"
     if not isinstance(node.content, list) or not node.content:
-        raise node.error(f"join.on is {node.shown()}", accepted=accepted)
+        raise node.error(f"{node.name} is {node.shown()}", accepted=accepted)
     return [_criterion(item) for item in node.content]
 
 
@@ -95,44 +84,38 @@ def _criterion(node: Node) -> criteria.Criterion:
         raise node.error(f"a criterion has the key {given!r}", accepted=accepted, hint=closest(given, _CRITERIA))
     (name,) = names
     make = _CRITERIA[name]
-    section = Section(
-        node, name, (name, *(key for key in ("other", "within") if key in inspect.signature(make).parameters))
-    )
-    further = {key: value.plain() for key, value in section.content.items() if key != name}
-    made: criteria.Criterion = _made(node, lambda: make(as_text(section.content[name], name), **further))
-    return made
-
-
-def _made(node: Node, make: Callable[[], Any]) -> Any:
-    """What `make` gives; what it refuses is an error of this line."""
-    try:
-        return make()
-    except DovetailError as error:
-        raise node.error(error.given, accepted=error.accepted, hint=error.hint) from None
+    section_content(node, (name, *(key for key in ("other", "within") if key in inspect.signature(make).parameters)))
+    compared = as_text(node.content[name])
+    options = {key: value.plain() for key, value in node.content.items() if key != name}
+    criterion: criteria.Criterion = made(node, lambda: make(compared, **options))
+    return criterion
 
 
 def _within(node: Node, aliases: Sequence[str]) -> object:
     if not isinstance(node.content, dict):
         return node.plain()
-    if "path" in node.content:
-        section = Section(node, "join.within", ("path", "lengths", "both_ways"))
-        lengths: Any = section.need("lengths", "[5 seconds, 10 seconds]").plain()
-        route, both = section.needed_text("path", "A -> B -> C"), section.flag("both_ways")
-        return _made(node, lambda: path(route, lengths, both_ways=both))
-    return dict(_pair(node, key, value, aliases) for key, value in node.content.items())
+    if "path" not in node.content:
+        return dict(_pair(node, key, value, aliases) for key, value in node.content.items())
+    content = section_content(node, ("path", "lengths", "both_ways"))
+    for key, example in (("lengths", "[5 seconds, 10 seconds]"), ("path", "A -> B -> C")):
+        if key not in content:
+            raise lacks(node, key, example)
+    route = as_text(content["path"])
+    lengths: Any = content["lengths"].plain()
+    both_ways = as_flag(content["both_ways"]) if "both_ways" in content else False
+    return made(node, lambda: path(route, lengths, both_ways=both_ways))
 
 
 def _pair(node: Node, key: str, value: Node, aliases: Sequence[str]) -> tuple[tuple[str, str], object]:
     pair = tuple(key.replace(",", " ").split())
     if len(pair) != 2 or not set(pair) <= set(aliases):
-        raise node.key_error(
-            key,
-            f"join.within has a window for {key!r}",
-            accepted=f"two of the inputs {', '.join(aliases)}, such as 'A, B'",
-        )
+        accepted = f"two of the inputs {', '.join(aliases)}, such as 'A, B'"
+        raise node.key_error(key, f"{node.name} has a window for {key!r}", accepted=accepted)
     if isinstance(value.content, dict):
-        section = Section(value, f"join.within.{key}", ("after",))
-        length: Any = section.need("after", "10 seconds").plain()
+        content = section_content(value, ("after",))
+        if "after" not in content:
+            raise lacks(value, "after", "10 seconds")
+        length: Any = content["after"].plain()
         return (pair[0], pair[1]), after(length)
     plain = value.plain()
     return (pair[0], pair[1]), tuple(plain) if isinstance(plain, list) else plain
@@ -140,40 +123,28 @@ def _pair(node: Node, key: str, value: Node, aliases: Sequence[str]) -> tuple[tu
 
 def _algorithm(node: Node) -> object:
     """``prefap``, or ``{name: prefap, p: 10, prefilter: false}``."""
-    import dovetail
-
     if not isinstance(node.content, dict):
         return node.plain()
     given = node.content.get("name")
     name = given.plain() if given is not None else None
     if not isinstance(name, str) or name not in _PARTITIONINGS:
-        raise node.error(
-            f"join.algorithm is {node.shown()}",
-            accepted=f"auto, {', '.join(_PARTITIONINGS)}, or one of the latter with options: {{name: prefap, p: 10}}",
-        )
-    make = getattr(dovetail, _PARTITIONINGS[name])
-    section = Section(node, "join.algorithm", ("name", *inspect.signature(make).parameters))
-    options: dict[str, Any] = {key: value.plain() for key, value in section.content.items() if key != "name"}
-    return _made(node, lambda: make(**options))
+        accepted = f"auto, {', '.join(_PARTITIONINGS)}, or one of the latter with options: {{name: prefap, p: 10}}"
+        raise node.error(f"{node.name} is {node.shown()}", accepted=accepted)
+    make = _PARTITIONINGS[name]
+    content = section_content(node, ("name", *inspect.signature(make).parameters))
+    options: dict[str, Any] = {key: value.plain() for key, value in content.items() if key != "name"}
+    return made(node, lambda: make(**options))
 
 
 def _shedding(node: Node) -> object:
     """``harvest``, or ``{harvest: {option: value}}``."""
-    import dovetail
-
-    named = node.content
-    options: Node | None = None
-    if isinstance(named, dict) and len(named) == 1:
-        ((name, options),) = named.items()
-    else:
-        name = named if isinstance(named, str) else ""
-    if name not in _SHEDDING:
-        raise node.error(
-            f"join.shed is {node.shown()}", accepted="harvest or random_drop, or {harvest: {option: value}}"
-        )
-    further = options.plain() if options is not None else None
-    make = getattr(dovetail, _SHEDDING[name])
+    given: Any = node.plain()
+    name, options = next(iter(given.items())) if isinstance(given, dict) and len(given) == 1 else (given, None)
+    if not isinstance(name, str) or name not in _SHEDDING:
+        accepted = "harvest or random_drop, or {harvest: {option: value}}"
+        raise node.error(f"{node.name} is {node.shown()}", accepted=accepted)
+    make = _SHEDDING[name]
     try:
-        return _made(node, lambda: make(**(further if isinstance(further, dict) else {})))
+        return made(node, lambda: make(**(options if isinstance(options, dict) else {})))
     except TypeError as error:
-        raise node.error(f"join.shed: {error}", accepted=", ".join(inspect.signature(make).parameters)) from None
+        raise node.error(f"{node.name}: {error}", accepted=", ".join(inspect.signature(make).parameters)) from None

@@ -91,7 +91,7 @@ def _number(value: object) -> float | None:
 def _seconds_between(first: str | None, last: str | None) -> float | None:
     if not first or not last:
         return None
-    # A watermark that has not moved stands at the beginning of 1970.
+    # A watermark that has not moved is at the beginning of 1970.
     began, ended = (datetime.fromisoformat(text) for text in (first, last))
     return max(0.0, (ended - began).total_seconds()) if began.year > 1970 else None
 
@@ -121,12 +121,12 @@ class ProgressFile:
     """
 
     def __init__(self, job: str, mode: str, *, folder: Path | None = None) -> None:
-        place = folder or state_folder()
-        place.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _forget(place)
+        target = folder or state_folder()
+        target.mkdir(parents=True, exist_ok=True, mode=0o700)
+        _remove_oldest(target)
         began = datetime.now(UTC)
         safe = re.sub(r"[^\w.-]+", "_", job)
-        self.path = place / f"{safe}-{began:%Y%m%dT%H%M%S}-{os.getpid()}.jsonl"
+        self.path = target / f"{safe}-{began:%Y%m%dT%H%M%S}-{os.getpid()}.jsonl"
         handle = os.open(self.path, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
         self._file: TextIO = os.fdopen(handle, "a", encoding="utf-8")
         self.status = "failed"
@@ -150,7 +150,7 @@ class ProgressFile:
         self._file.flush()
 
 
-def _forget(folder: Path) -> None:
+def _remove_oldest(folder: Path) -> None:
     """Remove the oldest files of past runs."""
     for old in files(folder)[_KEPT:]:
         old.unlink(missing_ok=True)
@@ -158,8 +158,7 @@ def _forget(folder: Path) -> None:
 
 def files(folder: Path | None = None) -> list[Path]:
     """The files of all runs, the newest first."""
-    place = folder or state_folder()
-    return sorted(place.glob("*.jsonl"), key=lambda file: file.stat().st_mtime, reverse=True)
+    return sorted((folder or state_folder()).glob("*.jsonl"), key=lambda file: file.stat().st_mtime, reverse=True)
 
 
 def read_records(file: Path) -> list[Record]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
 from dovetail.conditions.comparison import Key, KeyType, Kind
 from dovetail.conditions.criteria import Closest, Criterion, Extreme, Overlap, Prefer, Youngest
+from dovetail.conditions.distances import float_distance, whole_distance
 from dovetail.conditions.durations import duration
 from dovetail.conditions.sums import Sum
-from dovetail.errors import FARTHEST, ArgumentError, UnsupportedTypeError
+from dovetail.errors import ArgumentError, UnsupportedTypeError
 from dovetail.families.bestmatch.spec import Axis, Rule
 
 _ZERO = "CAST(0 AS BIGINT)"
@@ -141,8 +141,8 @@ def _within(criterion: Closest, kind: KeyType) -> int | float | None:
             accepted="a number, such as within=100",
         )
     if kind.kind != "int":
-        return float(min(within, sys.float_info.max))
-    return int(Decimal(str(min(within, FARTHEST))) * kind.unit)
+        return float_distance(within)
+    return whole_distance(within, kind.unit)
 
 
 def _overlap(criterion: Overlap, pair: ColumnPair) -> Typed:

@@ -1,4 +1,4 @@
-"""A plan as notebooks and narrow terminals show it: labels stay beside their words."""
+"""A plan as notebooks and narrow terminals show it: each label stays next to its words."""
 
 from __future__ import annotations
 

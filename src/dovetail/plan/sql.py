@@ -1,4 +1,4 @@
-"""The plan of a SQL statement: which joins Dovetail takes, and what each of them will do."""
+"""The plan of a SQL statement: which joins Dovetail runs, and what each of them will do."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dovetail.plan import Plan
 
 
 @dataclass(frozen=True)
-class Taken:
-    """A join that Dovetail takes out of a SELECT."""
+class JoinPlan:
+    """A join of a SELECT that Dovetail runs."""
 
     family: str
     why: str
@@ -17,47 +17,47 @@ class Taken:
 
 
 @dataclass(frozen=True)
-class Part:
+class SelectPlan:
     """A SELECT of the statement: its line, the relations of its FROM, and who joins them."""
 
     line: int
     relations: tuple[str, ...]
-    taken: tuple[Taken, ...]
+    joins: tuple[JoinPlan, ...]
     why: str
     moved: tuple[str, ...] = ()
-    """Conditions of WHERE that the joins have taken over."""
+    """Conditions of WHERE that the joins evaluate."""
 
 
 @dataclass(frozen=True)
 class StatementPlan:
     """What a statement will do; :meth:`text` puts it into words."""
 
-    parts: tuple[Part, ...]
+    selects: tuple[SelectPlan, ...]
     streaming: bool
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The relations of the joins that Dovetail takes."""
-        return tuple(alias for part in self.parts for one in part.taken for alias in one.plan.inputs)
+        """The relations of the joins that Dovetail runs."""
+        return tuple(alias for select in self.selects for join in select.joins for alias in join.plan.inputs)
 
     @property
     def streams(self) -> frozenset[str]:
         """Those of them that are streams."""
-        return frozenset(alias for part in self.parts for one in part.taken for alias in one.plan.streams)
+        return frozenset(alias for select in self.selects for join in select.joins for alias in join.plan.streams)
 
     def text(self) -> str:
         """The plan as lines of text: each SELECT with FROM, in the order of the statement."""
         lines = [f"SQL statement, {'stream' if self.streaming else 'batch'}"]
-        for part in sorted(self.parts, key=lambda one: one.line):
-            where = f"  FROM in line {part.line}: {', '.join(part.relations)}"
-            if not part.taken:
+        for select in sorted(self.selects, key=lambda select: select.line):
+            where = f"  FROM in line {select.line}: {', '.join(select.relations)}"
+            if not select.joins:
                 lines.append(
-                    f"{where}: Spark, because of this: {part.why}" if len(part.relations) > 1 else f"{where}: Spark"
+                    f"{where}: Spark, because of this: {select.why}" if len(select.relations) > 1 else f"{where}: Spark"
                 )
-            for one in part.taken:
-                lines.append(f"{where}: Dovetail ({one.family}): {one.why}")
-                lines += [f"    {line}" for line in one.plan.text().splitlines()]
-            if part.moved:
-                lines.append(f"    from WHERE  {'; '.join(part.moved)}")
+            for join in select.joins:
+                lines.append(f"{where}: Dovetail ({join.family}): {join.why}")
+                lines += [f"    {line}" for line in join.plan.text().splitlines()]
+            if select.moved:
+                lines.append(f"    from WHERE  {'; '.join(select.moved)}")
         lines.append("  all else: Spark")
         return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Pictures of what the metrics hold, as matplotlib figures that also show themselves in notebooks.
+"""Charts of the metrics, as matplotlib figures that also show themselves in notebooks.
 
 matplotlib is an optional package: ``pip install 'dovetail[plot]'``.  Importing this module does not import it.
 """
@@ -43,18 +43,34 @@ def _drawing() -> Any:
 
 
 def rates(progress: Sequence[Mapping[str, Any]] | str | Path) -> Picture:
-    """Rows and results a second over time, with the throttle and the recall of a join that sheds load.
+    """Draw the rows and results per second of a stream, with the throttle and the recall of a join that sheds load.
 
     Parameters
     ----------
-    progress
+    progress : sequence of mappings, str or Path
         ``query.recentProgress``, the records of a progress file, or the path of one (``dovetail run`` writes them).
+
+    Returns
+    -------
+    Picture
+        A matplotlib figure: the rates on the left, and the state (or throttle and recall) on the right.
+
+    Raises
+    ------
+    ArgumentError
+        If no micro-batch has ended yet.
+    SetupError
+        If matplotlib is not installed.
+
+    See Also
+    --------
+    harvested : The slices of windows that such a join examines.
 
     Examples
     --------
     >>> done = [{"kind": "batch", "batch": at, "rows": 100 * at, "results": at, "seconds": 0.5} for at in range(4)]
     >>> [axis.get_ylabel() for axis in rates(done).axes]
-    ['a second', 'rows held']
+    ['per second', 'rows held']
     """
     batches = [record for record in _records(progress) if record.get("kind") == "batch"]
     if not batches:
@@ -62,22 +78,22 @@ def rates(progress: Sequence[Mapping[str, Any]] | str | Path) -> Picture:
     drawing = _drawing()
     shares = [name for name in ("throttle", "recall") if any(name in record for record in batches)]
     figure, (left, right) = drawing.axes(2, 9, 3)
-    # A report without a number takes its place in the series.
-    at = [number if record.get("batch") is None else record["batch"] for number, record in enumerate(batches)]
+    # A report without a number gets its position in the series.
+    numbers = [number if record.get("batch") is None else record["batch"] for number, record in enumerate(batches)]
     for name, label, colour in (("rows", "rows in", 0), ("results", "results", 1)):
         values = [(record.get(name) or 0) / max(record.get("seconds") or 0, 1e-3) for record in batches]
-        left.plot(at, values, "o-", ms=3, color=drawing.COLOURS[colour], label=label)
-    left.set(xlabel="micro-batch", ylabel="a second", title="rates", ylim=(0, None))
+        left.plot(numbers, values, "o-", ms=3, color=drawing.COLOURS[colour], label=label)
+    left.set(xlabel="micro-batch", ylabel="per second", title="rates", ylim=(0, None))
     left.legend(frameon=False)
     if shares:
-        for place, name in enumerate(shares):
+        for colour, name in enumerate(shares, 2):
             values = [record.get(name, np.nan) for record in batches]
-            right.plot(at, values, "o-", ms=3, color=drawing.COLOURS[place + 2], label=name)
+            right.plot(numbers, values, "o-", ms=3, color=drawing.COLOURS[colour], label=name)
         right.set(ylim=(0, 1.05), ylabel="share", title="throttle and recall")
         right.legend(frameon=False)
     else:
         right.fill_between(
-            at, [record.get("held_rows") or 0 for record in batches], color=drawing.COLOURS[2], alpha=0.6
+            numbers, [record.get("held_rows") or 0 for record in batches], color=drawing.COLOURS[2], alpha=0.6
         )
         right.set(ylim=(0, None), ylabel="rows held", title="state")
     right.set_xlabel("micro-batch")
@@ -114,15 +130,31 @@ def harvested(
     *,
     unit: str = "slice of the window, youngest first",
 ) -> Picture:
-    """Which slices of the windows a join under overload still looks at, as a heat map.
+    """Draw which slices of the windows a join under overload still examines, as a heat map.
 
     Parameters
     ----------
-    slices
-        For each direction of the join, such as ``"A -> B"``, the share of each slice that is looked at, from 0 to 1.
-        Or what :func:`rates` takes: the last micro-batch that tells of its slices is drawn.
-    unit
-        What the columns are.
+    slices : mapping, sequence of mappings, str or Path
+        For each direction of the join, such as ``"A -> B"``, the share of each slice that is examined, from 0 to 1.
+        Or what :func:`rates` takes: the last micro-batch that reports its slices is drawn.
+    unit : str, optional
+        What the columns are, as the label of the axis.
+
+    Returns
+    -------
+    Picture
+        A matplotlib figure with a row for each direction.
+
+    Raises
+    ------
+    ArgumentError
+        If there are no slices, or a share is outside 0 to 1.
+    SetupError
+        If matplotlib is not installed.
+
+    See Also
+    --------
+    rates : The throughput and the recall of the same join.
 
     Examples
     --------
@@ -174,17 +206,34 @@ def histograms(
     sample: DataFrame | Mapping[Any, float], complete: DataFrame | Mapping[Any, float], *, on: str | None = None,
     most: int = 30,
 ) -> Picture:  # fmt: skip
-    """How the results of a sample spread over join values, beside those of the complete join.
+    """Draw how the results of a sample spread over join values, next to those of the complete join.
 
     Parameters
     ----------
-    sample, complete
-        Results of :func:`dovetail.approx_join` and of the complete join, or a mapping from join values to counts.  A
-        DataFrame is counted by Spark.
-    on
-        The join value: an expression over the columns of both frames, such as ``"R.k"``.
-    most
-        The most frequent values of the complete join that are shown.
+    sample : DataFrame or mapping of join values to counts
+        The result of :func:`dovetail.approx_join`, or its counts.  Spark counts a DataFrame.
+    complete : DataFrame or mapping of join values to counts
+        The result of the complete join, or its counts.
+    on : str, optional
+        The join value: an expression over the columns of both frames, such as ``"R.k"``.  Frames need it.
+    most : int, default 30
+        How many of the most frequent values of the complete join to show.
+
+    Returns
+    -------
+    Picture
+        A matplotlib figure with two panels of the same scale.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is of the wrong kind, or frames are given without `on`.
+    SetupError
+        If matplotlib is not installed.
+
+    See Also
+    --------
+    dovetail.estimates : Figures of the complete join, estimated from the sample.
 
     Examples
     --------
@@ -232,20 +281,34 @@ def partitions(
     algorithms: Sequence[str] = ("prefap", "ftj", "cfs", "rbm"),
     number: int = 10,
 ) -> Picture:
-    """The partition pairs that the published theta joins compare, as matrices: R down, S across, in true proportion.
+    """Draw the partition pairs that the published theta joins compare, as matrices: R down, S across, to scale.
 
-    A shaded rectangle is a pair of partitions whose rows are all compared.  The rest is never looked at.
+    A shaded rectangle is a pair of partitions whose rows are all compared.  The algorithm never compares the rest.
 
     Parameters
     ----------
-    r, s
-        The join columns: numbers.
-    op
-        ``<``, ``<=``, ``>`` or ``>=``.
-    algorithms
-        A matrix for each: ``prefap``, ``ftj``, ``cfs``, ``obt``, ``rbm``.
-    number
-        How many partitions each column is first cut into.
+    r : array_like
+        The join column of R: numbers.
+    s : array_like
+        The join column of S: numbers.
+    op : {"<", "<=", ">", ">="}, default "<"
+        The comparison between the two columns.
+    algorithms : sequence of str, optional
+        A matrix for each of these: ``prefap``, ``ftj``, ``cfs``, ``obt``, ``rbm``.
+    number : int, default 10
+        How many partitions each column is first divided into.
+
+    Returns
+    -------
+    Picture
+        A matplotlib figure with a panel for each algorithm.
+
+    Raises
+    ------
+    ArgumentError
+        If a column is no list of numbers, or an argument is not a choice.
+    SetupError
+        If matplotlib is not installed.
 
     Examples
     --------
@@ -270,13 +333,13 @@ def partitions(
     drawing = _drawing()
     figure, panels = drawing.axes(len(chosen), 2.6 * len(chosen) + 0.4, 3)
     for axis, name, made in zip(panels, chosen, layouts, strict=True):
-        _matrix(axis, drawing.COLOURS[0], made, [one.positions for one in values])
+        _matrix(axis, drawing, made, [column.positions for column in values])
         axis.set_title(f"{name}: {made.products:,} of {columns[0].size * columns[1].size:,} pairs", fontsize=9)
         axis.set(xlabel="S", ylabel="R", xticks=[], yticks=[])
     return _picture(figure)
 
 
-def _matrix(axis: Any, colour: str, made: Any, positions: list[npt.NDArray[np.float64]]) -> None:
+def _matrix(axis: Any, drawing: Any, made: Any, positions: list[npt.NDArray[np.float64]]) -> None:
     """Rectangles of the surviving pairs, by value; a partition is as wide as it has rows."""
     edges = []
     sides = ((made.r_part, made.r_bounds), (made.s_part, made.s_bounds))
@@ -286,18 +349,12 @@ def _matrix(axis: Any, colour: str, made: Any, positions: list[npt.NDArray[np.fl
         order = np.argsort(bounds[:, 0], kind="stable") if len(bounds) else np.empty(0, dtype=np.int64)
         starts = np.empty(len(sizes))
         starts[order] = np.concatenate([[0], np.cumsum(sizes[order])[:-1]]) if len(sizes) else []
-        # Rows that a filter removed keep their place, empty.
+        # Rows that a filter removed leave a gap.
         starts += np.searchsorted(np.sort(position[part < 0]), bounds[:, 0])
         edges.append((starts, sizes, int(part.size)))
     (tops, heights, rows), (lefts, widths, columns) = edges
     for i, j in made.pairs:
-        axis.add_patch(_rectangle(lefts[j], tops[i], widths[j], heights[i], colour))
+        axis.add_patch(drawing.rectangle(lefts[j], tops[i], widths[j], heights[i]))
     axis.set(xlim=(0, columns), ylim=(rows, 0))
     for spine in axis.spines.values():
         spine.set_visible(True)
-
-
-def _rectangle(left: float, top: float, width: float, height: float, colour: str) -> Any:
-    from matplotlib.patches import Rectangle
-
-    return Rectangle((left, top), width, height, facecolor=colour, alpha=0.55, edgecolor="white", linewidth=0.6)

@@ -1,4 +1,4 @@
-"""The figure that every plot is drawn on.
+"""The figure that every chart is drawn on.
 
 This module needs matplotlib; `dovetail.plots.charts` imports it when called.
 """
@@ -11,6 +11,7 @@ from typing import Any
 
 import matplotlib as mpl
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
 INK = "#333333"
 COLOURS = ("#2c6fbb", "#c0392b", "#5a9e6f", "#8e6bb0", "#b08d57", "#444444")
@@ -50,3 +51,8 @@ def axes(panels: int, width: float, height: float, **options: Any) -> tuple[Pict
         figure = Picture(figsize=(width, height), layout="constrained")
         made = figure.subplots(1, panels, squeeze=False, **options)
     return figure, list(made[0])
+
+
+def rectangle(left: float, top: float, width: float, height: float) -> Rectangle:
+    """A shaded cell of a matrix."""
+    return Rectangle((left, top), width, height, facecolor=COLOURS[0], alpha=0.55, edgecolor="white", linewidth=0.6)

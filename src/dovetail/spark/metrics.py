@@ -164,46 +164,47 @@ def handle_of(frame: DataFrame, function: str) -> Handle:
 
 
 def metrics(frame: DataFrame, *, timeout: float = 10.0) -> dict[str, Any]:
-    """What a join did, after an action on its frame has finished.
+    """Return the counters of a batch join, after an action on its frame has finished.
 
     Parameters
     ----------
     frame : DataFrame
-        The DataFrame that a join returned.  An action must have run on it or on a frame derived from it.
-    timeout : float, default 10
+        The DataFrame that a join returned, after an action on it or on a DataFrame derived from it.
+    timeout : float, default 10.0
         Seconds to wait for the counters of an action; none come if no action has run.
 
     Returns
     -------
-    dict
-        The counters.  A join of more than two inputs has those of each step, by its name.
+    dict of str to Any
+        The counters; for more than two inputs, a dictionary of them for each step.  The notes explain their names.
 
     Raises
     ------
     ArgumentError
-        If no join returned the frame, if the join is a stream, or if no action has finished in time.
+        If no join returned the frame, the join is a stream, or no action has finished in time.
 
     See Also
     --------
-    dovetail.explain : what a join will do, before an action.
+    explain : What a join will do, before it runs.
 
     Notes
     -----
     ``results``
-        rows that came out;
+        Rows of the result.
     ``candidates``
-        pairs that the kernel found, before conditions that only Spark can evaluate;
+        Pairs that the kernel found, before conditions that only Spark evaluates.
     ``comparisons``
-        pairs of rows looked at one by one: the paper's Cartesian products;
+        Pairs of rows that were compared one by one: the paper's Cartesian products.
     ``rows_points``, ``rows_boxes``
-        rows that reached cells, copies included;
+        Rows that reached cells, copies included.
     ``cells``, ``tasks``
-        cells with rows, and shuffle partitions;
+        Cells with rows, and shuffle partitions.
     ``kernel_ms``
-        time in kernels, all tasks together;
+        Time in kernels, over all tasks.
     ``balance_in``, ``balance_out``
-        the largest load of a task over the average load, for rows in and pairs out; 1 is perfect.  Joins other than
-        theta joins compare their largest cell with the even share of a task; the busiest task has no less than that.
+        The largest load of a task divided by the average load, for rows in and pairs out; 1 is perfect.  Joins other
+        than theta joins report the size of their largest cell as a multiple of the even share of a task; the busiest
+        task has at least that.
 
     Examples
     --------

@@ -23,7 +23,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from dovetail.checkpoints import Mark
+from dovetail.checkpoints import CheckpointHeader
 from dovetail.columns.layout import ARRIVAL, COUNTERS, SEGMENT, SIDE, STREAM_CELL, STREAM_COLUMNS
 from dovetail.columns.segments import binary_column, blocks, cast_columns, nulls, pack, unpack
 from dovetail.columns.structs import Nested, nest
@@ -110,7 +110,7 @@ class CellProcessor(StatefulProcessor):
     Spark calls it once for each cell with new rows, and once when the watermark passes the cell's timer.
     """
 
-    def __init__(self, make: Callable[[], StreamKernel], metrics: tuple[str, ...], mark: Mark) -> None:
+    def __init__(self, make: Callable[[], StreamKernel], metrics: tuple[str, ...], mark: CheckpointHeader) -> None:
         self._make = make
         self._metrics = metrics
         self._mark = mark
@@ -208,7 +208,7 @@ def opened_on_workers(cell: CellProcessor) -> StatefulProcessor:
 class StoredSegments(Mapping[str, pa.RecordBatch]):
     """The stored segments of a cell by name, each read when a kernel asks for it: it may know most of them already."""
 
-    def __init__(self, segments: Any, mark: Mark) -> None:
+    def __init__(self, segments: Any, mark: CheckpointHeader) -> None:
         self._segments = segments
         self._names: list[str] | None = None
         # Before anything is opened: another format may not be Arrow at all.
@@ -304,7 +304,7 @@ def run_kernel(
         stage = _static_cell(make, recorder.names, types, schema.names)
         return recorder.run(all_rows, stage, schema, by=STREAM_CELL, shape=shape)
     _check_store(all_rows)
-    processor = opened_on_workers(CellProcessor(make, recorder.names, Mark.of(join)))
+    processor = opened_on_workers(CellProcessor(make, recorder.names, CheckpointHeader.of(join)))
     time_mode = "EventTime" if event_time else "None"
     results = all_rows.groupBy(STREAM_CELL).transformWithState(processor, PACKED_RESULTS, "append", time_mode)
     output_fields = list(fields) if shape is None else nested_fields(fields, shape, whole=True)

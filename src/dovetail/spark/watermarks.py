@@ -28,43 +28,45 @@ def watermarked(
     max_ahead: Length | Mapping[str, Length],
     clock: str | Mapping[str, str] | None = None,
 ) -> dict[str, DataFrame]:
-    """Give streams their watermarks, after dropping and counting rows that are dated too far in the future.
+    """Add watermarks to streams, after dropping and counting the rows that lie too far in the future.
 
-    A watermark follows the latest time that a stream has shown.  One row dated next year makes all rows until then
-    late: joins drop them and evict their state.  Spark computes the watermark at ``withWatermark``, before any join
-    sees the row, so such rows must go before that.  This function does both, in that order.
+    A watermark follows the largest time that a stream has shown.  A single row dated next year makes all rows until
+    then late: joins drop them and evict their state.  Spark computes the watermark at ``withWatermark``, before any
+    join sees the row, so such rows must be dropped before that.  This function does both, in that order.
 
     Parameters
     ----------
     inputs : mapping of str to DataFrame
-        Frames without a watermark, by alias, as the joins take them.
-    time : str, or mapping of str to str
-        The time column, one name for all inputs or one for each alias; a timestamp, with or without a time zone.
-    delay : str or timedelta, or a mapping of str to these
-        How late a row may arrive, as in ``withWatermark``.
-    max_ahead : str or timedelta, or a mapping of str to these
+        DataFrames by alias, as the joins take them, without a watermark.
+    time : str or mapping of str to str
+        The time column, one name for all inputs or one for each alias; a timestamp, with or without a zone.
+    delay : str, timedelta or a mapping of these
+        How late a row may come, as in ``withWatermark``; one for all inputs or one for each alias.
+    max_ahead : str, timedelta or a mapping of these
         How far ahead of the clock a row's time may be.  Rows without a time stay.
-    clock : str, or mapping of str to str, optional
+    clock : str or mapping of str to str, optional
         A column that says when a row arrived, such as the ``timestamp`` of Kafka.  By default it is the time at which
-        the micro-batch was planned, which Spark records: a micro-batch that runs again drops the same rows.
-        Name a column to replay old data, whose future is already past.
+        the micro-batch was planned, which Spark records: a micro-batch that is run again drops the same rows.  Name a
+        column to replay old data, whose future has passed by now.
 
     Returns
     -------
-    dict[str, DataFrame]
-        The inputs, for a join.  The progress of a query that reads them has ``early(A)`` among its observed metrics,
-        with the number of rows dropped as ``early_A``.
+    dict of str to DataFrame
+        The inputs, to be handed to a join.  The progress of a query that reads them has ``early(A)`` among its observed
+        metrics, with the number of rows dropped as ``early_A``.
 
     Raises
     ------
     ArgumentError
-        If an input has a watermark already, or an argument has no value for one of the inputs.
+        If a mapping lacks an input, a frame has a watermark already, or a length of time cannot be read.
+    UnknownNameError
+        If an input does not have the column, or a mapping names no input.
     UnsupportedTypeError
-        If a time or clock column is no timestamp.
+        If the column is not a timestamp.
 
     See Also
     --------
-    dovetail.window_join : a join of streams within windows of time.
+    window_join : A join of the streams.
 
     Examples
     --------

@@ -1,7 +1,7 @@
 """Joins one after another: outer, semi and anti joins on inequalities, as-of and best-match joins.
 
-The left side of such a join is all that stands before it, up to the last comma.  Where that is more than one
-relation, Spark or an earlier join makes it, and it goes into the join as one input with a column for each relation.
+The left side of such a join is everything before it, up to the last comma.  Where that is more than one relation, Spark
+or an earlier join makes it, and it goes into the join as one input with a column for each relation.
 """
 
 from __future__ import annotations
@@ -12,83 +12,85 @@ from typing import Any
 
 from dovetail.conditions.criteria import Criterion, least, most
 from dovetail.conditions.forms import Band, Filter, Part, Predicate, Rest, Term
+from dovetail.conditions.join_kind import JoinKind
 from dovetail.conditions.literals import Value
+from dovetail.conditions.names import bare
 from dovetail.errors import in_statement
 from dovetail.statements import orders
-from dovetail.statements.grammar import Agreeing, Extreme, Ordered, Slice
-from dovetail.statements.statement import Block, Join, Relation
-from dovetail.statements.tasks import (
+from dovetail.statements.calls import (
     Conditions,
     Facts,
-    Input,
-    Task,
+    JoinCall,
+    JoinInput,
     aliases_of,
     broadcast,
     group_alias,
     parts_of,
     plain_column,
-    refuse_odd,
+    refuse_relations_of_spark,
     refuse_two_streams,
 )
+from dovetail.statements.grammar import Agreeing, Extreme, Ordered, Slice
+from dovetail.statements.statement import Block, Join, Relation
 
 _ASOF = "ON with equalities and one inequality of the times, such as t.item = q.item AND t.ts >= q.ts"
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A join of a chain, the relations that it sees on its left, and the text they stand in."""
+    """A join of a chain, the relations that it sees on its left, and the part of FROM that gives them."""
 
     block: Block
     join: Join
     left: tuple[Relation, ...]
     prefix: Slice | None
-    at: Slice
+    slice: Slice
 
     @property
-    def inputs(self) -> tuple[Input, Input]:
+    def inputs(self) -> tuple[JoinInput, JoinInput]:
         members = tuple(relation.alias for relation in self.left)
         right = self.join.relation.alias
         alias = members[0] if len(members) == 1 else group_alias(members, [*members, right])
-        return Input(alias, members, prefix=self.prefix), Input(right, (right,))
+        return JoinInput(alias, members, prefix=self.prefix), JoinInput(right, (right,))
 
     @property
-    def alone(self) -> bool:
+    def is_only_join(self) -> bool:
         """Whether FROM holds this join and nothing else."""
         return len(self.block.joins) == 1
 
 
 def _steps(block: Block) -> list[_Step]:
-    found: list[_Step] = []
+    steps: list[_Step] = []
     visible: list[Relation] = [block.first]
-    start, stop, first = block.first.at.start, block.first.at.stop, True
+    start, stop, first = block.first.slice.start, block.first.slice.stop, True
     for join in block.joins:
         if join.comma:
             visible, first = [join.relation], True
-            start, stop = join.relation.at.start, join.at.stop
+            start, stop = join.relation.slice.start, join.slice.stop
             continue
         prefix = None if first else Slice(start, stop)
-        found.append(_Step(block, join, tuple(visible), prefix, Slice(start, join.at.stop)))
-        if join.how not in ("semi", "anti"):
+        steps.append(_Step(block, join, tuple(visible), prefix, Slice(start, join.slice.stop)))
+        if JoinKind.of(join.how).pairs:
             visible.append(join.relation)
-        stop, first = join.at.stop, False
-    return found
+        stop, first = join.slice.stop, False
+    return steps
 
 
-def chain_tasks(block: Block, text: str, facts: Facts) -> tuple[Task, ...]:
-    """The joins of a chain that Dovetail takes, in order."""
-    found = []
+def chain_calls(block: Block, text: str, facts: Facts) -> tuple[JoinCall, ...]:
+    """The joins of a chain that Dovetail runs, in order."""
+    calls = []
     for step in _steps(block):
         if step.join.kind in ("asof", "bestmatch"):
-            refuse_odd(
+            refuse_relations_of_spark(
                 text, replace(block, joins=tuple(one for one in block.joins if one.kind != "spark")), "this join"
             )
             make = _asof if step.join.kind == "asof" else _best
-            found.append(make(step, text, facts))
+            calls.append(make(step, text, facts))
         elif step.join.kind == "plain" and step.join.on:
-            task = _theta(step, text, facts)
-            if task is not None:
-                found.append(task)
-    return tuple(found)
+            call = _theta(step, text, facts)
+            if call is not None:
+                calls.append(call)
+    return tuple(calls)
 
 
 def _columns(step: _Step, facts: Facts) -> dict[str, Sequence[str]]:
@@ -98,7 +100,7 @@ def _columns(step: _Step, facts: Facts) -> dict[str, Sequence[str]]:
 class _Keys:
     """Columns that a join compares, by name: columns of an input as they are, anything else as a further column."""
 
-    def __init__(self, inputs: Sequence[Input], facts: Facts) -> None:
+    def __init__(self, inputs: Sequence[JoinInput], facts: Facts) -> None:
         self.inputs = list(inputs)
         self._facts = facts
 
@@ -139,7 +141,7 @@ class _Keys:
 # --- inequalities ------------------------------------------------------------------------------------------------
 
 
-def _theta(step: _Step, text: str, facts: Facts) -> Task | None:
+def _theta(step: _Step, text: str, facts: Facts) -> JoinCall | None:
     """A plain join, if it has an inequality and no equality between its sides."""
     inputs = step.inputs
     if not all(relation.separate for relation in (step.join.relation, *step.left)):
@@ -154,7 +156,7 @@ def _theta(step: _Step, text: str, facts: Facts) -> Task | None:
     equal = [part for part in predicate.equalities if right in aliases_of(part)]
     if not crossing or (equal and "DOVETAIL" not in step.block.hints):
         return None
-    refuse_two_streams(text, step.join.at.start, inputs, facts)
+    refuse_two_streams(text, step.join.slice.start, inputs, facts)
     how = step.join.how
     keys = _Keys(inputs, facts)
     moved = _commuting(step, conditions, keys, 0) if how in ("left", "semi", "anti") else frozenset()
@@ -163,31 +165,33 @@ def _theta(step: _Step, text: str, facts: Facts) -> Task | None:
         on = " AND ".join(f"({conditions.within(part.sql, inputs)})" for part in parts_of(predicate))
     options = {"on": on, "how": how} | broadcast(step.block, inputs)
     why = "the hint asks for it" if equal else f"no equality connects {inputs[0].alias} with {right}"
-    return Task("theta", tuple(keys.inputs), options, step.at, why, moved)
+    return JoinCall("theta", tuple(keys.inputs), options, step.slice, why, moved)
 
 
 def _commuting(step: _Step, conditions: Conditions, keys: _Keys, side: int) -> frozenset[Slice]:
-    """Conditions of WHERE on the side whose rows the join keeps apart: they may as well come first."""
-    if not step.alone:
+    """Conditions of WHERE on the side whose rows the join keeps apart: they may be applied before the join."""
+    if not step.is_only_join:
         return frozenset()
     moved = set()
-    for place, predicate in conditions.readable(step.block.conjuncts).items():
+    for conjunct, predicate in conditions.readable(step.block.conjuncts).items():
         parts = parts_of(predicate)
         if parts and all(aliases_of(part) and aliases_of(part) <= set(keys.inputs[side].members) for part in parts):
             for part in parts:
                 keys.filtered(side, part.sql)
-            moved.add(place)
+            moved.add(conjunct)
     return frozenset(moved)
 
 
 # --- as-of -------------------------------------------------------------------------------------------------------
 
 
-def _asof(step: _Step, text: str, facts: Facts) -> Task:
+def _asof(step: _Step, text: str, facts: Facts) -> JoinCall:
     if step.join.how not in ("inner", "left"):
-        raise in_statement(text, step.join.at.start, f"ASOF {step.join.how.upper()} JOIN", accepted="ASOF [LEFT] JOIN")
+        raise in_statement(
+            text, step.join.slice.start, f"ASOF {step.join.how.upper()} JOIN", accepted="ASOF [LEFT] JOIN"
+        )
     if not step.join.on:
-        raise in_statement(text, step.join.at.start, "ASOF JOIN without ON", accepted=_ASOF)
+        raise in_statement(text, step.join.slice.start, "ASOF JOIN without ON", accepted=_ASOF)
     conditions = Conditions(text, _columns(step, facts))
     keys = _Keys(step.inputs, facts)
     predicate = conditions.parsed(step.join.on)
@@ -206,7 +210,9 @@ def _asof(step: _Step, text: str, facts: Facts) -> Task:
     if second.casefold() in named:
         options["broadcast"] = second
     moved = _commuting(step, conditions, keys, 0)
-    return Task("asof", tuple(keys.inputs), {**options, "how": step.join.how}, step.at, "it is an ASOF JOIN", moved)
+    return JoinCall(
+        "asof", tuple(keys.inputs), {**options, "how": step.join.how}, step.slice, "it is an ASOF JOIN", moved
+    )
 
 
 def _filters(step: _Step, text: str, predicate: Predicate, keys: _Keys) -> None:
@@ -217,8 +223,8 @@ def _filters(step: _Step, text: str, predicate: Predicate, keys: _Keys) -> None:
         sides = {keys.side(alias) for alias in aliases}
         if len(sides) != 1 or (sides == {0} and step.join.how == "left"):
             raise in_statement(
-                text, step.join.at.start, f"ASOF JOIN with the condition {part.sql.replace('`', '')}", accepted=_ASOF,
-                hint="put further conditions into WHERE",
+                text, step.join.slice.start, f"ASOF JOIN with the condition {bare(part.sql)}",
+                accepted=_ASOF, hint="put further conditions into WHERE",
             )  # fmt: skip
         keys.filtered(next(iter(sides)), part.sql)
 
@@ -228,7 +234,7 @@ def _sides(step: _Step, text: str, one: Term, other: Term) -> tuple[Term, Term]:
     right = step.join.relation.alias
     if (one.alias == right) == (other.alias == right):
         raise in_statement(
-            text, step.join.at.start, f"a condition of {step.join.kind.upper()} JOIN that does not connect {right}",
+            text, step.join.slice.start, f"a condition of {step.join.kind.upper()} JOIN that does not connect {right}",
             accepted="conditions between the two sides of the join",
         )  # fmt: skip
     return (other, one) if one.alias == right else (one, other)
@@ -236,7 +242,7 @@ def _sides(step: _Step, text: str, one: Term, other: Term) -> tuple[Term, Term]:
 
 def _direction(step: _Step, text: str, predicate: Predicate) -> dict[str, Any]:
     """What the inequality and the band of ON say: the direction, the tolerance and the two times."""
-    at = step.join.at.start
+    at = step.join.slice.start
     if len(predicate.inequalities) > 1 or len(predicate.bands) > 1:
         raise in_statement(text, at, "ASOF JOIN with more than one inequality", accepted=_ASOF)
     bands = [(_sides(step, text, band.left, band.right), band) for band in predicate.bands]
@@ -245,7 +251,7 @@ def _direction(step: _Step, text: str, predicate: Predicate) -> dict[str, Any]:
             return {"direction": "nearest", "within": _reach(bands[0][1]), "terms": bands[0][0]}
         raise in_statement(
             text, at, "ASOF JOIN without an inequality of the times", accepted=_ASOF,
-            hint="ABS(t.ts - q.ts) <= INTERVAL 5 SECONDS alone takes the nearest row",
+            hint="ABS(t.ts - q.ts) <= INTERVAL 5 SECONDS without an inequality takes the nearest row",
         )  # fmt: skip
     inequality = predicate.inequalities[0]
     left, right = _sides(step, text, inequality.left, inequality.right)
@@ -285,7 +291,7 @@ def _one_sided(band: Band, left_first: bool, backward: bool) -> Value | None:
 # --- best match ----------------------------------------------------------------------------------------------------
 
 
-def _best(step: _Step, text: str, facts: Facts) -> Task:
+def _best(step: _Step, text: str, facts: Facts) -> JoinCall:
     best, how = step.join.best, step.join.how
     if best is None:
         raise AssertionError("a best-match join has criteria")
@@ -313,7 +319,7 @@ def _best(step: _Step, text: str, facts: Facts) -> Task:
         if criterion is None:
             accepted, register = orders.known()
             raise in_statement(
-                text, one.at, f"nobody knows the order {one.order!r}", accepted=accepted,
+                text, one.offset, f"the order {one.order!r} is unknown", accepted=accepted,
                 hint=orders.similar(one.order) or register,
             )  # fmt: skip
         criteria.append(criterion)
@@ -325,36 +331,37 @@ def _best(step: _Step, text: str, facts: Facts) -> Task:
         options["by"] = by
     if best.keep:
         options["unmatched"] = "keep"
-    return Task("bestmatch", tuple(keys.inputs), options, step.at, "it is a BESTMATCH JOIN", moved)
+    return JoinCall("bestmatch", tuple(keys.inputs), options, step.slice, "it is a BESTMATCH JOIN", moved)
 
 
 def _operands(
     step: _Step, text: str, conditions: Conditions, one: Ordered | Agreeing
 ) -> tuple[tuple[str, str], tuple[str, str]]:
     """The two operands of a criterion in the order of the inputs, each with its relation."""
-    found = []
-    for place in (one.left, one.right):
-        alias, sql = conditions.operand(place.of(text))
+    operands = []
+    for operand in (one.left, one.right):
+        alias, sql = conditions.operand(operand.of(text))
         if alias is None:
             raise in_statement(
-                text, place.start, "this is not an expression over one input", accepted="a column, such as R.x"
+                text, operand.start, "this is not an expression over one input", accepted="a column, such as R.x"
             )
-        found.append((alias, sql))
+        operands.append((alias, sql))
     right = step.join.relation.alias
-    if (found[0][0] == right) == (found[1][0] == right):
+    if (operands[0][0] == right) == (operands[1][0] == right):
         raise in_statement(
             text,
             one.left.start,
             "both sides of this are the same input",
             accepted=f"something of {right}, and of what it joins",
         )
-    return (found[1], found[0]) if found[0][0] == right else (found[0], found[1])
+    first, second = operands
+    return (second, first) if first[0] == right else (first, second)
 
 
 def _limits(
     step: _Step, text: str, conditions: Conditions, criteria: Sequence[Any]
 ) -> tuple[dict[tuple[str, str], Value], frozenset[Slice]]:
-    """Maximum distances of WHERE, by the two columns they are about, and where they stand."""
+    """Maximum distances in WHERE, by the two columns they are about, and the conditions that state them."""
     near = [
         tuple(sql for _, sql in _operands(step, text, conditions, one))
         for one in criteria
@@ -362,7 +369,7 @@ def _limits(
     ]
     limits: dict[tuple[str, str], Value] = {}
     moved = set()
-    for place, predicate in conditions.readable(step.block.conjuncts).items():
+    for conjunct, predicate in conditions.readable(step.block.conjuncts).items():
         for band in predicate.bands:
             left, right = _sides(step, text, band.left, band.right) if _crosses(step, band) else (band.left, band.right)
             if (left.sql, right.sql) not in near:
@@ -370,12 +377,12 @@ def _limits(
             far = _reach(band)
             if far is None:
                 raise in_statement(
-                    text, place.start, "this bounds a distance that the join minimises, but is no maximum distance",
+                    text, conjunct.start, "this bounds a distance that the join minimises, but is no maximum distance",
                     accepted=f"ABS(...) <= ..., as in ABS({left} - {right}) <= 10",
                 )  # fmt: skip
             pair = (left.sql, right.sql)
             limits[pair] = min(limits.get(pair, far), far)
-            moved.add(place)
+            moved.add(conjunct)
     return limits, frozenset(moved)
 
 

@@ -1,7 +1,7 @@
-"""Which joins of a SELECT Dovetail takes, and as which call.
+"""Which joins of a SELECT Dovetail runs, and by which call.
 
-A clause of the dialect decides by itself.  A plain join is taken where Spark would compare all pairs: where no equality
-connects the two sides but an inequality or a band does.  Everything else stays Spark's.
+A clause of the dialect decides by itself.  Dovetail runs a plain join where Spark would compare all pairs: where an
+inequality or a band connects the two sides, but no equality.  Everything else stays with Spark.
 """
 
 from __future__ import annotations
@@ -11,46 +11,47 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any
 
+from dovetail.conditions.components import components
 from dovetail.conditions.durations import duration
 from dovetail.conditions.forms import Predicate
 from dovetail.errors import ArgumentError, in_statement, listing
 from dovetail.families.shedding.spec import Harvest, RandomDrop
 from dovetail.families.window.graph import after, path
-from dovetail.statements.chain import chain_tasks
-from dovetail.statements.grammar import Shed, Slice, Window
-from dovetail.statements.statement import Block
-from dovetail.statements.tasks import (
+from dovetail.statements.calls import (
     Conditions,
     Facts,
-    Input,
-    Task,
+    JoinCall,
+    JoinInput,
     alias_named,
     aliases_of,
     broadcast,
     group_alias,
     parts_of,
-    refuse_odd,
-    refuse_special,
+    refuse_other_clauses,
+    refuse_relations_of_spark,
     refuse_two_streams,
 )
+from dovetail.statements.chain import chain_calls
+from dovetail.statements.grammar import Shed, Slice, Window
+from dovetail.statements.statement import Block
 
 _COMPARES = re.compile(r"[<>]|\bBETWEEN\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The joins that Dovetail takes, in the order in which they run, or why there are none."""
+    """The joins that Dovetail runs, in their order, or why there are none."""
 
-    tasks: tuple[Task, ...]
+    calls: tuple[JoinCall, ...]
     why: str
 
 
-def worth_a_look(block: Block, text: str) -> str | None:
-    """Why a SELECT is Spark's without any knowledge of its columns; None where columns have to tell."""
+def left_to_spark(block: Block, text: str) -> str | None:
+    """Why a SELECT stays with Spark, whatever its columns; None where the columns decide."""
     special = any(join.kind in ("asof", "bestmatch") for join in block.joins)
     if block.recursive and (block.extras or special):
         raise in_statement(
-            text, block.at.start, "a join of Dovetail inside WITH RECURSIVE", accepted="a WITH without RECURSIVE"
+            text, block.slice.start, "a join of Dovetail inside WITH RECURSIVE", accepted="a WITH without RECURSIVE"
         )
     if block.extras or special:
         return None
@@ -58,9 +59,9 @@ def worth_a_look(block: Block, text: str) -> str | None:
         return "no join"
     if block.recursive:
         return "part of a recursive definition"
-    conditions = [*block.conjuncts, *(place for join in block.joins for place in join.on)]
-    if not any(_COMPARES.search(place.of(text)) for place in conditions):
-        return "equalities alone, which Spark does well"
+    conditions = [*block.conjuncts, *_on_conditions(block)]
+    if not any(_COMPARES.search(condition.of(text)) for condition in conditions):
+        return "only equalities, which Spark does well"
     return None
 
 
@@ -72,8 +73,8 @@ def decide(block: Block, text: str, facts: Facts) -> Decision:
     >>> from dovetail.statements.statement import read_statement
     >>> text = "SELECT * FROM R, S WHERE R.x < S.x AND R.y > 0"
     >>> facts = Facts({"R": ["x", "y"], "S": ["x"]})
-    >>> (task,) = decide(read_statement(text).blocks[0], text, facts).tasks
-    >>> task.family, task.options["on"]
+    >>> (call,) = decide(read_statement(text).blocks[0], text, facts).calls
+    >>> call.family, call.options["on"]
     ('theta', 'R.x < S.x AND R.y > 0')
     >>> text = "SELECT * FROM R JOIN S ON R.x = S.x AND R.y < S.y"
     >>> decide(read_statement(text).blocks[0], text, Facts({"R": ["x", "y"], "S": ["x", "y"]})).why
@@ -83,54 +84,59 @@ def decide(block: Block, text: str, facts: Facts) -> Decision:
         if block.extras.shed is not None and not block.extras.windows:
             raise in_statement(
                 text,
-                block.extras.shed.at,
+                block.extras.shed.offset,
                 "SHED without a WINDOW clause",
                 accepted="WINDOW = 1 HOUR SHED HARVEST",
             )
-        task = _window_task(block, text, facts) if block.extras.windows else _approx_task(block, text, facts)
-        return Decision((task,), task.why)
+        call = _window_call(block, text, facts) if block.extras.windows else _approx_call(block, text, facts)
+        return Decision((call,), call.why)
     if all(join.kind == "plain" and join.how == "inner" for join in block.joins):
-        return _pool(block, text, facts)
-    tasks = chain_tasks(block, text, facts)
-    return Decision(tasks, tasks[0].why if tasks else "every join has an equality or only Spark can do it")
+        return _inner_joins(block, text, facts)
+    calls = chain_calls(block, text, facts)
+    return Decision(calls, calls[0].why if calls else "every join has an equality or only Spark can do it")
 
 
-def _taken(block: Block, text: str, facts: Facts, how: str) -> tuple[str | None, frozenset[Slice]]:
-    """The condition of a join of all relations, and what of WHERE is in it."""
+def _whole_condition(block: Block, text: str, facts: Facts, how: str) -> tuple[str | None, frozenset[Slice]]:
+    """The condition of a join of all relations, and the conditions of WHERE that are part of it."""
     conditions = Conditions(text, facts.columns)
-    places = [place for join in block.joins for place in join.on]
     moved = list(conditions.readable(block.conjuncts)) if how == "inner" else []
-    return conditions.joined([*places, *moved]) or None, frozenset(moved)
+    return conditions.joined([*_on_conditions(block), *moved]) or None, frozenset(moved)
 
 
-def _inputs(block: Block) -> tuple[Input, ...]:
-    return tuple(Input(relation.alias, (relation.alias,)) for relation in block.relations)
+def _on_conditions(block: Block) -> list[Slice]:
+    return [condition for join in block.joins for condition in join.on]
+
+
+def _inputs(block: Block) -> tuple[JoinInput, ...]:
+    return tuple(JoinInput(relation.alias, (relation.alias,)) for relation in block.relations)
 
 
 # --- windows and memory --------------------------------------------------------------------------------------
 
 
-def _window_task(block: Block, text: str, facts: Facts) -> Task:
+def _window_call(block: Block, text: str, facts: Facts) -> JoinCall:
     extras = block.extras
-    refuse_odd(text, block, "a WINDOW clause")
-    refuse_special(text, block.joins, "a WINDOW clause")
+    refuse_relations_of_spark(text, block, "a WINDOW clause")
+    refuse_other_clauses(text, block.joins, "a WINDOW clause")
     if extras.memory is not None:
         raise in_statement(
-            text, extras.memory.at, "WITHIN MEMORY beside a WINDOW clause", accepted="one of the two",
+            text, extras.memory.offset, "WITHIN MEMORY together with a WINDOW clause", accepted="one of the two",
             hint="a window bounds the memory of a join by itself",
         )  # fmt: skip
     aliases = [relation.alias for relation in block.relations]
     if len(aliases) < 2:
-        raise in_statement(text, extras.windows[0].at, "a window of one input", accepted="two or more inputs in FROM")
+        raise in_statement(
+            text, extras.windows[0].offset, "a window of one input", accepted="two or more inputs in FROM"
+        )
     hows = {join.how for join in block.joins}
     if hows != {"inner"} and len(aliases) > 2:
         outer = next(join for join in block.joins if join.how != "inner")
         raise in_statement(
-            text, outer.at.start, f"a {outer.how} join among {len(aliases)} inputs with windows",
+            text, outer.slice.start, f"a {outer.how} join among {len(aliases)} inputs with windows",
             accepted="inner joins, or two inputs",
         )  # fmt: skip
     how = block.joins[0].how if len(aliases) == 2 else "inner"
-    on, moved = _taken(block, text, facts, how)
+    on, moved = _whole_condition(block, text, facts, how)
     options: dict[str, Any] = {
         "on": on,
         "time": _times(block, text, facts),
@@ -139,7 +145,7 @@ def _window_task(block: Block, text: str, facts: Facts) -> Task:
     }
     if extras.shed is not None:
         options["shed"] = _shedding(extras.shed, text)
-    return Task("window", _inputs(block), options, block.at, "it has windows", moved)
+    return JoinCall("window", _inputs(block), options, block.slice, "it has windows", moved)
 
 
 def _shedding(shed: Shed, text: str) -> Harvest | RandomDrop:
@@ -155,45 +161,45 @@ def _shedding(shed: Shed, text: str) -> Harvest | RandomDrop:
             options["target"] = float(seconds)
         return Harvest(**options) if shed.harvest else RandomDrop(**options)
     except ArgumentError as error:
-        raise in_statement(text, shed.at, error.given, accepted=error.accepted or "", hint=error.hint) from error
+        raise in_statement(text, shed.offset, error.given, accepted=error.accepted or "", hint=error.hint) from error
 
 
 def _within(windows: tuple[Window, ...], text: str, aliases: Collection[str]) -> Any:
     if len(windows) == 1 and not windows[0].aliases:
         return windows[0].sizes[0]
-    found: dict[tuple[str, str], Any] = {}
+    bounds: dict[tuple[str, str], Any] = {}
     for window in windows:
         if not window.aliases:
             raise in_statement(
                 text,
-                window.at,
-                "a window for all inputs beside other windows",
+                window.offset,
+                "a window for all inputs together with other windows",
                 accepted="WINDOW (A, B) = ... for each pair",
             )
-        stops = [alias_named(text, window.at, name, aliases, "the window") for name in window.aliases]
+        stops = [alias_named(text, window.offset, name, aliases, "the window") for name in window.aliases]
         hops = len(stops) - 1
         if len(window.sizes) not in (1, hops) and not window.between:
             raise in_statement(
                 text,
-                window.at,
+                window.offset,
                 f"{hops} hop(s) and {len(window.sizes)} lengths",
                 accepted="one length, or one for each hop",
             )
         if window.both_ways:
             if len(windows) > 1:
-                raise in_statement(text, window.at, "BOTH WAYS beside other windows", accepted="one path alone")
+                raise in_statement(text, window.offset, "BOTH WAYS with other windows", accepted="a single path")
             return path(" -> ".join(stops), window.sizes[0] if len(window.sizes) == 1 else window.sizes, both_ways=True)
         sizes = window.sizes * hops if len(window.sizes) == 1 else window.sizes
-        for at in range(hops):
-            pair = (stops[at], stops[at + 1])
-            if pair in found or pair[0] == pair[1]:
-                what = f"two windows from {pair[0]} to {pair[1]}" if pair in found else "a window to itself"
-                raise in_statement(text, window.at, what, accepted="one window for each pair of two inputs")
+        for hop in range(hops):
+            pair = (stops[hop], stops[hop + 1])
+            if pair in bounds or pair[0] == pair[1]:
+                what = f"two windows from {pair[0]} to {pair[1]}" if pair in bounds else "a window to itself"
+                raise in_statement(text, window.offset, what, accepted="one window for each pair of two inputs")
             if window.between:
-                found[pair] = (window.sizes[0], window.sizes[1])
+                bounds[pair] = (window.sizes[0], window.sizes[1])
             else:
-                found[pair] = after(sizes[at]) if window.directed else sizes[at]
-    return found
+                bounds[pair] = after(sizes[hop]) if window.directed else sizes[hop]
+    return bounds
 
 
 def _times(block: Block, text: str, facts: Facts) -> dict[str, str]:
@@ -204,7 +210,7 @@ def _times(block: Block, text: str, facts: Facts) -> dict[str, str]:
         if time.alias is None:
             said.update({alias: time.column for alias in aliases if alias not in said})
         else:
-            said[alias_named(text, time.at, time.alias, aliases, "TIME")] = time.column
+            said[alias_named(text, time.offset, time.alias, aliases, "TIME")] = time.column
     for alias in aliases:
         if alias in said:
             continue
@@ -212,7 +218,7 @@ def _times(block: Block, text: str, facts: Facts) -> dict[str, str]:
         if len(choices) != 1:
             what = f"has the timestamps {listing(choices)}" if choices else "has no column of type timestamp"
             raise in_statement(
-                text, block.extras.windows[0].at, f"the time of {alias} is not clear: it {what}",
+                text, block.extras.windows[0].offset, f"the time of {alias} is not clear: it {what}",
                 accepted="a clause behind the window, such as TIME ts or TIME A.ts, B.at",
                 hint="a stream has its time from withWatermark, a table from its only timestamp; numbers need TIME",
             )  # fmt: skip
@@ -220,39 +226,39 @@ def _times(block: Block, text: str, facts: Facts) -> dict[str, str]:
     return said
 
 
-def _approx_task(block: Block, text: str, facts: Facts) -> Task:
+def _approx_call(block: Block, text: str, facts: Facts) -> JoinCall:
     memory = block.extras.memory
     if memory is None:
         raise AssertionError("a SELECT with extras has windows or a memory limit")
-    refuse_odd(text, block, "WITHIN MEMORY")
-    refuse_special(text, block.joins, "WITHIN MEMORY")
+    refuse_relations_of_spark(text, block, "WITHIN MEMORY")
+    refuse_other_clauses(text, block.joins, "WITHIN MEMORY")
     for join in block.joins:
         if join.how != "inner":
-            raise in_statement(text, join.at.start, f"a {join.how} join within memory", accepted="inner joins")
-    on, moved = _taken(block, text, facts, "inner")
+            raise in_statement(text, join.slice.start, f"a {join.how} join within memory", accepted="inner joins")
+    on, moved = _whole_condition(block, text, facts, "inner")
     if on is None:
-        raise in_statement(text, memory.at, "WITHIN MEMORY without a condition", accepted="JOIN ... ON R.k = S.k")
+        raise in_statement(text, memory.offset, "WITHIN MEMORY without a condition", accepted="JOIN ... ON R.k = S.k")
     options: dict[str, Any] = {"on": on, "memory": memory.amount}
     if memory.policy is not None:
         options["policy"] = memory.policy.lower()
     if memory.seed is not None:
         options["seed"] = memory.seed
-    return Task("approx", _inputs(block), options, block.at, "it has a memory limit", moved)
+    return JoinCall("approx", _inputs(block), options, block.slice, "it has a memory limit", moved)
 
 
 # --- inequalities ----------------------------------------------------------------------------------------------
 
 
-def _pool(block: Block, text: str, facts: Facts) -> Decision:
-    """Inner joins, whose conditions count together wherever they stand."""
+def _inner_joins(block: Block, text: str, facts: Facts) -> Decision:
+    """Inner joins: it does not matter whether a condition is in ON or in WHERE."""
     if any(not relation.separate for relation in block.relations):
         return Decision((), "a lateral or nested relation")
     conditions = Conditions(text, facts.columns)
-    places = [place for join in block.joins for place in join.on]
-    if len(conditions.readable(places)) < len(places):
+    written = _on_conditions(block)
+    if len(conditions.readable(written)) < len(written):
         return Decision((), "a condition that only Spark can evaluate")
     moved = list(conditions.readable(block.conjuncts))
-    predicate = conditions.parsed([*places, *moved])
+    predicate = conditions.parsed([*written, *moved])
     aliases = [relation.alias for relation in block.relations]
     forced = "DOVETAIL" in block.hints
     groups = _connected(aliases, [] if forced else [aliases_of(part) for part in predicate.equalities])
@@ -263,34 +269,29 @@ def _pool(block: Block, text: str, facts: Facts) -> Decision:
         return Decision((), f"no comparison connects all of {named}: a product, which Spark does as well")
     inputs, on = _grouped(conditions, predicate, groups, aliases)
     if all(not one.nested for one in inputs):
-        on = conditions.joined([*places, *moved])
-    refuse_two_streams(text, block.at.start, inputs, facts)
+        on = conditions.joined([*written, *moved])
+    refuse_two_streams(text, block.slice.start, inputs, facts)
     options: dict[str, Any] = {"on": on} | broadcast(block, inputs)
     why = "the hint asks for it" if forced else f"no equality connects {' with '.join(one.alias for one in inputs)}"
-    return Decision((Task("theta", inputs, options, block.at, why, frozenset(moved)),), why)
+    return Decision((JoinCall("theta", inputs, options, block.slice, why, frozenset(moved)),), why)
 
 
 def _connected(aliases: list[str], edges: list[frozenset[str]]) -> list[list[str]]:
     """Aliases in groups that edges connect, in the order of FROM."""
-    groups = [{alias} for alias in aliases]
-    for edge in edges:
-        touched = [group for group in groups if group & edge]
-        groups = [group for group in groups if not group & edge] + [set[str]().union(*touched)]
-    ordered = [[alias for alias in aliases if alias in group] for group in groups]
-    return sorted(ordered, key=lambda group: aliases.index(group[0]))
+    return [sorted(group, key=aliases.index) for group in components([*([alias] for alias in aliases), *edges])]
 
 
 def _grouped(
     conditions: Conditions, predicate: Predicate, groups: list[list[str]], aliases: list[str]
-) -> tuple[tuple[Input, ...], str]:
-    """Groups as inputs, with what Spark decides inside of them, and the condition between them."""
+) -> tuple[tuple[JoinInput, ...], str]:
+    """Groups as inputs, with the conditions that Spark evaluates within each, and the condition between them."""
     inputs, outside = [], parts_of(predicate)
     for group in groups:
         if len(group) == 1:
-            inputs.append(Input(group[0], (group[0],)))
+            inputs.append(JoinInput(group[0], (group[0],)))
             continue
         own = [part for part in outside if aliases_of(part) and aliases_of(part) <= set(group)]
         outside = [part for part in outside if part not in own]
         alias = group_alias(group, aliases)
-        inputs.append(Input(alias, tuple(group), tuple(f"({part.sql})" for part in own)))
+        inputs.append(JoinInput(alias, tuple(group), tuple(f"({part.sql})" for part in own)))
     return tuple(inputs), " AND ".join(f"({conditions.within(part.sql, inputs)})" for part in outside)

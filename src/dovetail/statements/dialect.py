@@ -1,7 +1,7 @@
 """The dialect: text -> tokens -> syntax tree.
 
-sqlglot reads the statement and tells where its parts stand; it never writes SQL.  Spark gets the user's own text back,
-in which only the joins that Dovetail takes are replaced, because a round trip through a syntax tree changes meanings.
+sqlglot reads the statement and says where its parts are; it never writes SQL.  Spark gets the user's own text back, in
+which only the joins that Dovetail runs are replaced, because a round trip through a syntax tree changes meanings.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def read_query(text: str) -> exp.Expr:
     Raises
     ------
     StatementError
-        If the text is no query, with its line and a caret under the place.
+        If the text is no query, with its line and a caret under the position.
 
     Examples
     --------

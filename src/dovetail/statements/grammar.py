@@ -31,7 +31,7 @@ Size: TypeAlias = int | str
 class Window:
     """``WINDOW = size``, ``WINDOW (A, B) = size`` or ``BETWEEN low AND high``, ``DWINDOW (A, B) = size``."""
 
-    at: int
+    offset: int
     sizes: tuple[Size, ...]
     aliases: tuple[str, ...] = ()
     """None of them for all inputs."""
@@ -44,7 +44,7 @@ class Window:
 class Time:
     """A column of ``TIME``, of one input or of all."""
 
-    at: int
+    offset: int
     alias: str | None
     column: str
 
@@ -53,7 +53,7 @@ class Time:
 class Memory:
     """``WITHIN MEMORY amount [POLICY name] [SEED number]``."""
 
-    at: int
+    offset: int
     amount: Size
     policy: str | None = None
     seed: int | None = None
@@ -63,7 +63,7 @@ class Memory:
 class Shed:
     """``SHED HARVEST | RANDOM DROP [THROTTLE number] [TARGET length] [SEED number]``."""
 
-    at: int
+    offset: int
     harvest: bool
     throttle: float | None = None
     target: Size | None = None
@@ -78,7 +78,7 @@ class Extras:
     times: tuple[Time, ...] = ()
     memory: Memory | None = None
     shed: Shed | None = None
-    at: Slice | None = None
+    slice: Slice | None = None
 
     def __bool__(self) -> bool:
         return bool(self.windows or self.memory or self.shed)
@@ -91,7 +91,7 @@ class Ordered:
     left: Slice
     order: str
     right: Slice
-    at: int
+    offset: int
 
 
 @dataclass(frozen=True)

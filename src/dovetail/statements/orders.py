@@ -40,7 +40,7 @@ class Column:
 
 @dataclass(frozen=True)
 class OnColumns:
-    """A registered function as a judge of whole pairs."""
+    """A registered function of two values, applied to pairs of rows."""
 
     order: Order
     left: Column
@@ -64,22 +64,35 @@ _registered: dict[str, Order] = {}
 
 
 def register_order(name: str, order: Judge | str, *, largest: bool = False) -> None:
-    """Give an order of your own a name, under which SQL finds it: ``ON R.x name S.y``.
+    """Register an order of your own under a name that SQL can use: ``ON R.x name S.y``.
 
     Parameters
     ----------
-    name
+    name : str
         A word.  A name that is registered already gets the new meaning.
-    order
+    order : str or callable
         An expression of Spark SQL over ``a``, the left value, and ``b``, the right one, of which the smaller value is
-        better.  Or a Python function that compares two pairs, each given as ``(left value, right value)``: it answers
+        better.  Or a Python function that compares two pairs, each given as ``(left value, right value)``: it returns
         ``"better"`` if the first is better than the second, ``"worse"``, ``"equal"``, or ``"incomparable"``.
-    largest
+    largest : bool, default False
         For an expression: whether the larger value is better.
+
+    Raises
+    ------
+    ArgumentError
+        If the name is no word or belongs to the dialect, or the order is neither text nor a function.
+    PredicateError
+        If the expression cannot be read, or does not use both values.
+
+    See Also
+    --------
+    sql : Statements with ``BESTMATCH JOIN``, which use the order.
+    prefer : The same as a criterion of :func:`bestmatch_join`.
 
     Notes
     -----
-    Spark and the kernels evaluate expressions; a function runs in Python, on pairs that the other criteria leave open.
+    Spark and the kernels evaluate expressions.  A function runs in Python, on the pairs that the other criteria do not
+    decide.
 
     Examples
     --------
@@ -111,7 +124,7 @@ def register_order(name: str, order: Judge | str, *, largest: bool = False) -> N
 
 
 def criterion(name: str, left: Column, right: Column, within: Any = None) -> Criterion | None:
-    """The criterion that an order makes of two columns; None where nobody knows the name."""
+    """The criterion that an order makes of two columns; None where the name is unknown."""
     folded = name.casefold()
     if folded == "minattrdist":
         return closest(left.name, right.name, within=within)

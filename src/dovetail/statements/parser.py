@@ -38,11 +38,11 @@ _LENGTH = "a length such as 10 SECONDS, 1 HOUR 30 MINUTES, or a number where the
 
 
 class DovetailParser(SparkParser):
-    """Spark's parser, the dialect's clauses, and the place of every relation, join, condition and star."""
+    """Spark's parser with the dialect's clauses; relations, joins, conditions and stars know their slice."""
 
-    # --- places -------------------------------------------------------------------------------------------
+    # --- slices -------------------------------------------------------------------------------------------
 
-    def _place(self, first: int) -> Slice:
+    def _slice_from(self, first: int) -> Slice:
         """From the token number `first` to the last token read."""
         start = self._tokens[first].start if first < len(self._tokens) else len(self.sql)
         return Slice(start, max(self._prev.end + 1, start) if self._prev else start)
@@ -51,28 +51,28 @@ class DovetailParser(SparkParser):
         first = self._index
         found = super()._parse_from(*args, **options)
         if found is not None:
-            found.meta["at"] = self._place(first)
+            found.meta["slice"] = self._slice_from(first)
         return found
 
     def _parse_table(self, *args: Any, **options: Any) -> exp.Expr | None:
         first = self._index
         found = super()._parse_table(*args, **options)
         if found is not None:
-            found.meta["at"] = self._place(first)
+            found.meta["slice"] = self._slice_from(first)
         return found
 
     def _parse_cte(self) -> Any:
         first = self._index
         found = super()._parse_cte()
         if found is not None:
-            found.meta["at"] = self._place(first)
+            found.meta["slice"] = self._slice_from(first)
         return found
 
     def _parse_where(self, skip_where_token: bool = False) -> exp.Where | None:
         first = self._index
         found = super()._parse_where(skip_where_token)
         if found is not None:
-            found.meta["at"] = self._place(first)
+            found.meta["slice"] = self._slice_from(first)
         return found
 
     def _parse_disjunction(self) -> exp.Expr | None:
@@ -80,28 +80,28 @@ class DovetailParser(SparkParser):
         found = super()._parse_disjunction()
         if found is not None:
             # The same node comes back through several levels; the outermost has the whole condition.
-            found.meta["at"] = self._place(first)
+            found.meta["slice"] = self._slice_from(first)
         return found
 
     def _parse_star_ops(self) -> exp.Expr | None:
         star = self._prev
         found = super()._parse_star_ops()
         if found is not None:
-            found.meta["at"] = Slice(star.start, self._prev.end + 1)
+            found.meta["slice"] = Slice(star.start, self._prev.end + 1)
         return found
 
     def _parse_with(self, skip_with_token: bool = False) -> exp.With | None:
         first = self._index
         found = super()._parse_with(skip_with_token)
         if found is not None:
-            found.meta["at"] = self._place(first)
+            found.meta["slice"] = self._slice_from(first)
         return found
 
     def _parse_hint(self) -> exp.Hint | None:
         start = self._curr.start if self._curr else 0
         found = super()._parse_hint()
         if found is not None:
-            found.meta["at"] = Slice(start, self.sql.find("*/", start) + 2)
+            found.meta["slice"] = Slice(start, self.sql.find("*/", start) + 2)
         return found
 
     # --- joins --------------------------------------------------------------------------------------------
@@ -126,7 +126,7 @@ class DovetailParser(SparkParser):
             self._retreat(first)
             found = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
         if found is not None:
-            found.meta["at"] = self._place(first)
+            found.meta["slice"] = self._slice_from(first)
             found.meta["comma"] = self._tokens[first].token_type is TokenType.COMMA
         return found
 
@@ -166,7 +166,7 @@ class DovetailParser(SparkParser):
         first = self._index
         if self._parse_bitwise() is None:
             self._fail("an expression is missing", "a column or an expression over the inputs, such as R.x")
-        return self._place(first)
+        return self._slice_from(first)
 
     # --- clauses behind FROM --------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class DovetailParser(SparkParser):
                 shed = self._shed()
             else:
                 break
-        at = self._place(first) if windows or memory or shed else None
+        at = self._slice_from(first) if windows or memory or shed else None
         return Extras(tuple(windows), tuple(times), memory, shed, at)
 
     def _at_window(self) -> bool:
@@ -274,7 +274,7 @@ class DovetailParser(SparkParser):
                 return found
 
     def _size(self) -> Size:
-        """A length of time: numbers with units, or one number alone."""
+        """A length of time: numbers with units, or a single number."""
         self._match(TokenType.INTERVAL)
         words: list[str] = []
         while self._curr:
@@ -292,7 +292,7 @@ class DovetailParser(SparkParser):
         return self._curr.token_type in kinds or bool(_NUMBER_AND_UNIT.fullmatch(self._curr.text))
 
     def _written(self) -> str:
-        """The next word as it is written; sqlglot makes three tokens of ``5s``, all at the same place."""
+        """The next word as it is written; sqlglot makes three tokens of ``5s``, all at the same position."""
         token = self._curr
         text = token.text if token.token_type is TokenType.STRING else self.sql[token.start : token.end + 1]
         while self._curr and self._curr.start <= token.end:

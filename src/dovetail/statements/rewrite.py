@@ -1,4 +1,4 @@
-"""The user's text with the joins that Dovetail takes replaced; every other character stays.
+"""The user's text with the joins that Dovetail runs replaced; every other character stays.
 
 A join's result is a frame with one column for each input.  In the text it becomes a table with hidden columns, and
 behind it each relation again under its own alias, as a lateral subquery of one row.  So names, stars and ambiguities
@@ -11,37 +11,37 @@ import re
 from collections.abc import Mapping, Sequence
 
 from dovetail.conditions.names import quoted
+from dovetail.statements.calls import JoinCall, JoinInput
 from dovetail.statements.grammar import Slice
 from dovetail.statements.statement import Block, Scope
-from dovetail.statements.tasks import Input, Task
 
-# No SQL text holds this character, so what stands between two of them is ours.
-_MARK = "\0"
+# No SQL text holds this character, so whatever is between two of them is ours.
+_DELIMITER = "\0"
 _OWN_HINTS = frozenset(("DOVETAIL", "BROADCAST", "BROADCASTJOIN", "MAPJOIN"))
 
 
-def mark(name: str) -> str:
-    """The place of a frame in a text; :func:`formatted` makes it Spark's."""
-    return f"{_MARK}{name}{_MARK}"
+def placeholder(name: str) -> str:
+    """The name of a frame within a text, until :func:`template` writes it as Spark wants it."""
+    return f"{_DELIMITER}{name}{_DELIMITER}"
 
 
-def marked(text: str) -> list[str]:
+def placeholders(text: str) -> list[str]:
     """The names of the frames that a text needs."""
-    return list(dict.fromkeys(re.findall(f"{_MARK}([^{_MARK}]*){_MARK}", text)))
+    return list(dict.fromkeys(re.findall(f"{_DELIMITER}([^{_DELIMITER}]*){_DELIMITER}", text)))
 
 
-def formatted(text: str) -> str:
+def template(text: str) -> str:
     """A text with marks as a template for ``spark.sql``, in which braces enclose the names of frames.
 
     Examples
     --------
-    >>> formatted("SELECT '{}' FROM " + mark("f0"))
+    >>> template("SELECT '{}' FROM " + placeholder("f0"))
     "SELECT '{{}}' FROM {f0}"
     """
-    if _MARK not in text:
+    if _DELIMITER not in text:
         return text
     escaped = text.replace("{", "{{").replace("}", "}}")
-    return re.sub(f"{_MARK}([^{_MARK}]*){_MARK}", r"{\1}", escaped)
+    return re.sub(f"{_DELIMITER}([^{_DELIMITER}]*){_DELIMITER}", r"{\1}", escaped)
 
 
 class Edits:
@@ -61,7 +61,7 @@ class Edits:
         self._edits: dict[Slice, str] = {}
 
     def replace(self, at: Slice, new: str) -> None:
-        """Put `new` in the place of a part; edits inside of that part are over."""
+        """Put `new` in place of a slice; earlier edits inside that slice are dropped."""
         inside = [one for one in self._edits if at.start <= one.start and one.stop <= at.stop]
         for one in inside:
             del self._edits[one]
@@ -70,10 +70,10 @@ class Edits:
     def render(self, at: Slice) -> str:
         """A part of the text with all edits in it."""
         pieces, begin = [], at.start
-        for place in sorted(self._edits):
-            if place.start >= begin and place.stop <= at.stop:
-                pieces += [self.text[begin : place.start], self._edits[place]]
-                begin = place.stop
+        for edited in sorted(self._edits):
+            if edited.start >= begin and edited.stop <= at.stop:
+                pieces += [self.text[begin : edited.start], self._edits[edited]]
+                begin = edited.stop
         return "".join([*pieces, self.text[begin : at.stop]])
 
 
@@ -85,7 +85,7 @@ def scoped(query: str, scopes: Sequence[Scope], edits: Edits) -> str:
     return query
 
 
-def input_query(one: Input, source: str) -> str:
+def input_query(one: JoinInput, source: str) -> str:
     """The query for an input of a join: its relations, further columns and conditions, from the text `source`."""
     columns = [f"struct({quoted(member)}.*) AS {quoted(member)}" for member in one.members]
     if not one.nested:
@@ -100,18 +100,18 @@ def hidden_names(number: int, count: int) -> list[str]:
     return [f"__dovetail_{number}_{at}" for at in range(count)]
 
 
-def from_text(task: Task, number: int, columns: Mapping[str, Sequence[str]], further: Sequence[str]) -> str:
-    """What stands in FROM instead of a join: its result, and each relation and further column under its old name."""
+def from_clause(call: JoinCall, number: int, columns: Mapping[str, Sequence[str]], further: Sequence[str]) -> str:
+    """What FROM holds instead of a join: its result, and each relation and further column under its old name."""
     base = f"__dovetail_{number}"
-    names = hidden_names(number, len(task.outputs) + len(further))
-    parts = [f"{mark(base)} AS {quoted(base)}"]
-    for one, name in zip(task.outputs, names, strict=False):
+    names = hidden_names(number, len(call.outputs) + len(further))
+    parts = [f"{placeholder(base)} AS {quoted(base)}"]
+    for one, name in zip(call.outputs, names, strict=False):
         for member in one.members:
             holder = ".".join(map(quoted, (base, name, member) if one.nested else (base, name)))
             fields = ", ".join(f"{holder}.{quoted(column)} AS {quoted(column)}" for column in columns[member])
             parts.append(f"JOIN LATERAL (SELECT {fields}) AS {quoted(member)}")
     if further:
-        rest = names[len(task.outputs) :]
+        rest = names[len(call.outputs) :]
         fields = ", ".join(f"{quoted(base)}.{quoted(a)} AS {quoted(b)}" for a, b in zip(rest, further, strict=True))
         parts.append(f"JOIN LATERAL (SELECT {fields}) AS {quoted(f'{base}_more')}")
     return " ".join(parts)
@@ -119,15 +119,15 @@ def from_text(task: Task, number: int, columns: Mapping[str, Sequence[str]], fur
 
 def edit_block(edits: Edits, block: Block, moved: frozenset[Slice], hidden: Sequence[str]) -> None:
     """The rest of a SELECT whose FROM has changed: WHERE, the clauses of the dialect, stars and hints."""
-    if block.extras.at is not None:
-        edits.replace(block.extras.at, "")
+    if block.extras.slice is not None:
+        edits.replace(block.extras.slice, "")
     if block.where is not None and moved:
-        left = [f"({edits.render(place)})" for place in block.conjuncts if place not in moved]
+        left = [f"({edits.render(conjunct)})" for conjunct in block.conjuncts if conjunct not in moved]
         edits.replace(block.where, f"WHERE {' AND '.join(left)}" if left else "")
     names = ", ".join(map(quoted, hidden))
     for star in block.stars:
         if star.excepted is None:
-            edits.replace(Slice(star.at, star.at + 1), f"* EXCEPT ({names})")
+            edits.replace(Slice(star.offset, star.offset + 1), f"* EXCEPT ({names})")
         else:
             edits.replace(Slice(star.excepted, star.excepted), f"{names}, ")
     if block.hint is not None and set(block.hints) <= _OWN_HINTS:

@@ -5,19 +5,19 @@ Everything points into the user's text.  Nothing here knows columns, types or Sp
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from sqlglot import Token, TokenType, exp
 
 from dovetail.conditions.clauses import Clauses
+from dovetail.conditions.join_kind import How
 from dovetail.conditions.tokens import Item
-from dovetail.errors import StatementError, in_statement
+from dovetail.errors import ArgumentError, StatementError, closest, in_statement, listing
 from dovetail.statements.dialect import read_query, tokens_of
 from dovetail.statements.grammar import Best, Extras, Slice
 
-How = Literal["inner", "left", "right", "full", "semi", "anti"]
 Kind = Literal["plain", "asof", "bestmatch", "spark"]
 
 _HOWS: dict[tuple[str, str], How] = {
@@ -35,7 +35,7 @@ class Relation:
     """A table, a view or a subquery of FROM."""
 
     alias: str
-    at: Slice
+    slice: Slice
     table: str | None
     """The name where the relation is a table of one name, without columns, samples or versions of its own."""
     separate: bool
@@ -53,14 +53,14 @@ class Join:
     on: tuple[Slice, ...]
     best: Best | None
     comma: bool
-    at: Slice
+    slice: Slice
 
 
 @dataclass(frozen=True)
 class Star:
-    """An asterisk that stands for all columns, and the place where more exceptions can be named."""
+    """An asterisk that means all columns, and the offset at which more exceptions can be named."""
 
-    at: int
+    offset: int
     excepted: int | None
 
 
@@ -78,8 +78,8 @@ class Block:
     """A SELECT with FROM."""
 
     line: int
-    at: Slice
-    """What stands behind FROM: relations and joins."""
+    slice: Slice
+    """What follows FROM: relations and joins."""
     first: Relation
     joins: tuple[Join, ...]
     extras: Extras
@@ -89,7 +89,7 @@ class Block:
     stars: tuple[Star, ...]
     hints: dict[str, tuple[str, ...]]
     hint: Slice | None
-    """Where the hints stand."""
+    """The comment with the hints."""
     scopes: tuple[Scope, ...]
     """From the outermost WITH to the innermost."""
     recursive: bool
@@ -103,7 +103,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Statement:
-    """A query: its text, its SELECTs from the innermost to the outermost, and the place of its first WITH."""
+    """A query: its text, its SELECTs from the innermost to the outermost, and where its WITH is."""
 
     text: str
     blocks: tuple[Block, ...]
@@ -121,7 +121,7 @@ def read_statement(text: str) -> Statement:
     Raises
     ------
     StatementError
-        If the text is no query; the message shows the line and points at the place.
+        If the text is no query; the message shows the line and points at the position.
 
     Examples
     --------
@@ -134,7 +134,7 @@ def read_statement(text: str) -> Statement:
     """
     tree = read_query(text)
     tokens = tokens_of(text)
-    # sqlglot turns the pipe syntax into other queries, whose parts no longer stand anywhere in the text.
+    # sqlglot turns the pipe syntax into other queries, whose parts are no longer slices of the text.
     piped = any(token.token_type is TokenType.PIPE_GT for token in tokens)
     _refuse_misplaced(tree, text, piped=piped)
     try:
@@ -150,6 +150,22 @@ def read_statement(text: str) -> Statement:
     return Statement(text, blocks, opening, frozenset(token.text.lower() for token in tokens), defined)
 
 
+def check_frame_names(statement: Statement, names: Iterable[str]) -> None:
+    """Refuse frames that are given under names that the statement does not use, or uses for something else."""
+    given = tuple(names)
+    for name in given:
+        if name.lower() not in statement.names:
+            raise ArgumentError(
+                f"the statement does not name the table {name!r}",
+                accepted="frames by the names of tables in the statement",
+                hint=closest(name, statement.names),
+            )
+        if name.lower() in statement.defined:
+            raise ArgumentError(f"WITH defines {name!r}, which is also given as a frame", accepted="one of the two")
+    if len({name.lower() for name in given}) < len(given):
+        raise ArgumentError(f"frames whose names differ only in case: {listing(given)}", accepted="names that differ")
+
+
 def _blocks(node: exp.Expr, reader: _Reader, scopes: tuple[Scope, ...], *, recursive: bool) -> Iterator[Block]:
     """The SELECTs at and below a node, inner ones first."""
     given = node.args.get("with_")
@@ -160,38 +176,38 @@ def _blocks(node: exp.Expr, reader: _Reader, scopes: tuple[Scope, ...], *, recur
         for cte in given.expressions:
             seen = Scope(looping, tuple(tables), tuple(names))
             yield from _blocks(cte.this, reader, (*scopes, seen) if tables else scopes, recursive=recursive or looping)
-            tables.append(cte.meta["at"])
+            tables.append(cte.meta["slice"])
             names.append(cte.alias.lower())
         scopes = (*scopes, Scope(looping, tuple(tables), tuple(names)))
     for key, value in node.args.items():
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, exp.Expr) and key != "with_":
                 yield from _blocks(child, reader, scopes, recursive=recursive)
-    if isinstance(node, exp.Select) and _placed(node):
+    if isinstance(node, exp.Select) and _is_in_text(node):
         yield reader.block(node, scopes, recursive=recursive)
 
 
 def _refuse_misplaced(tree: exp.Expr, text: str, *, piped: bool) -> None:
-    """Refuse our joins where nobody would take them: Spark would read ASOF as an alias, and join as it likes."""
+    """Refuse joins of the dialect where they would be lost: Spark would read ASOF as an alias, and join differently."""
     for node in tree.find_all(exp.Join, exp.Select):
         select = node.parent if isinstance(node, exp.Join) else node
         ours = "best" in node.meta or str(node.args.get("method") or "").upper() == "ASOF" or node.meta.get("extras")
-        if ours and (piped or not isinstance(select, exp.Select) or not _placed(select)):
-            at = node.meta["at"].start if "at" in node.meta else 0
+        if ours and (piped or not isinstance(select, exp.Select) or not _is_in_text(select)):
+            at = node.meta["slice"].start if "slice" in node.meta else 0
             raise in_statement(
-                text, at, "a join of Dovetail in parentheses, in front of SELECT or beside the pipe |>",
-                accepted="SELECT ... FROM, with the join behind it", hint="put it into a WITH clause and name that",
+                text, at, "a join of Dovetail in parentheses, before SELECT or in a pipe |>",
+                accepted="SELECT ... FROM, followed by the join", hint="put it into a WITH clause and name that",
             )  # fmt: skip
 
 
-def _placed(node: exp.Select) -> bool:
-    """Whether the parts of a SELECT stand in the text; sqlglot makes up some of its own, for TABLE and DESCRIBE."""
+def _is_in_text(node: exp.Select) -> bool:
+    """Whether the parts of a SELECT are slices of the text; sqlglot makes up others, for TABLE and DESCRIBE."""
     source, joins, where = node.args.get("from_"), node.args.get("joins") or [], node.args.get("where")
     if source is None or "from_stop" not in node.meta or source.this is None or source.this.args.get("joins"):
         return False
     parts = [source, source.this, *joins, *(join.this for join in joins)]
     parts += [where, where.this] if where is not None else []
-    return all(part is not None and "at" in part.meta for part in parts)
+    return all(part is not None and "slice" in part.meta for part in parts)
 
 
 class _Reader:
@@ -204,19 +220,19 @@ class _Reader:
 
     def block(self, node: exp.Select, scopes: tuple[Scope, ...], *, recursive: bool) -> Block:
         source: exp.From = node.args["from_"]
-        start = source.meta["at"].start
+        start = source.meta["slice"].start
         where = node.args.get("where")
         return Block(
             line=self._text.count("\n", 0, start) + 1,
-            at=Slice(source.this.meta["at"].start, node.meta["from_stop"]),
+            slice=Slice(source.this.meta["slice"].start, node.meta["from_stop"]),
             first=self.relation(source.this),
             joins=tuple(self.join(join) for join in node.args.get("joins") or []),
             extras=node.meta["extras"],
-            where=None if where is None else where.meta["at"],
-            conjuncts=() if where is None else self.conjuncts(where.this.meta["at"]),
+            where=None if where is None else where.meta["slice"],
+            conjuncts=() if where is None else self.conjuncts(where.this.meta["slice"]),
             stars=tuple(self._stars(node)),
             hints=_hints(node.args.get("hint")),
-            hint=node.args["hint"].meta.get("at") if node.args.get("hint") else None,
+            hint=node.args["hint"].meta.get("slice") if node.args.get("hint") else None,
             scopes=scopes,
             recursive=recursive,
         )
@@ -233,7 +249,7 @@ class _Reader:
         separate = isinstance(node, exp.Table | exp.Subquery | exp.Values)
         return Relation(
             alias=name,
-            at=node.meta["at"],
+            slice=node.meta["slice"],
             table=node.name if simple and not columns and not extra else None,
             separate=separate and not any(node.args.get(key) for key in ("pivots", "joins", "laterals")),
         )
@@ -246,39 +262,39 @@ class _Reader:
         kind: Kind = "bestmatch" if best else "asof" if method == "ASOF" else "spark" if odd else "plain"
         condition = node.args.get("on")
         certain = isinstance(condition, exp.Boolean) and bool(condition.this)
-        placed = condition is not None and "at" in condition.meta and not certain
+        placed = condition is not None and "slice" in condition.meta and not certain
         return Join(
             relation=self.relation(node.this),
             how=how or "full",  # what else there may be is nothing that an as-of join can do
             kind=kind,
-            on=self.conjuncts(condition.meta["at"]) if condition is not None and placed else (),
+            on=self.conjuncts(condition.meta["slice"]) if condition is not None and placed else (),
             best=best,
             comma=bool(node.meta.get("comma")),
-            at=node.meta["at"],
+            slice=node.meta["slice"],
         )
 
     def conjuncts(self, at: Slice) -> tuple[Slice, ...]:
         """The conditions that the outermost ANDs of a condition connect."""
         inside = [token for token in self._tokens if at.start <= token.start and token.end < at.stop]
         items: list[Item] = []
-        places: list[Slice] = []
+        slices: list[Slice] = []
         for token in inside:
-            if places and token.start < places[-1].stop:
+            if slices and token.start < slices[-1].stop:
                 continue  # sqlglot turns 1L into three tokens over the same two characters
             after_dot = bool(items) and items[-1].kind is TokenType.DOT
             kind = TokenType.VAR if after_dot and token.token_type is not TokenType.NUMBER else token.token_type
-            places.append(Slice(token.start, token.end + 1))
-            items.append(Item(kind, places[-1].of(self._text), None, spaced=True))
+            slices.append(Slice(token.start, token.end + 1))
+            items.append(Item(kind, slices[-1].of(self._text), None, spaced=True))
         if not items:
             return ()
-        return tuple(Slice(places[span.start].start, places[span.stop - 1].stop) for span in Clauses(items).conjuncts())
+        return tuple(Slice(slices[span.start].start, slices[span.stop - 1].stop) for span in Clauses(items).conjuncts())
 
     def _stars(self, node: exp.Select) -> Iterator[Star]:
         for projection in node.expressions:
             for star in projection.find_all(exp.Star):
                 if isinstance(star.parent, exp.Column | exp.Count) or star.find_ancestor(exp.Select) is not node:
                     continue
-                at: Slice = star.meta["at"]
+                at: Slice = star.meta["slice"]
                 behind = at.of(self._text).find("(")
                 yield Star(at.start, at.start + behind + 1 if star.args.get("except_") and behind > 0 else None)
 

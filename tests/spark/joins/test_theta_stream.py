@@ -17,7 +17,7 @@ from pyspark.sql.streaming.stateful_processor import TimerValues
 
 import dovetail as dt
 from dovetail import reference
-from dovetail.checkpoints import FORMAT, Mark
+from dovetail.checkpoints import FORMAT, CheckpointHeader
 from dovetail.columns.segments import pack, unpack
 from dovetail.errors import (
     ArgumentError,
@@ -319,7 +319,7 @@ def test_a_state_store_without_named_segments_is_refused_at_once(spark, tmp_path
         spark.conf.set(STORE, before)
 
 
-MARK = Mark.of({"join": "a theta join in windows", "window": "10 rows", "columns of A": "x bigint"})
+MARK = CheckpointHeader.of({"join": "a theta join in windows", "window": "10 rows", "columns of A": "x bigint"})
 
 
 class FakeMap:
@@ -374,7 +374,7 @@ def test_state_of_another_format_or_join_is_refused_unopened():
         loaded({"0/0/0": b"not Arrow", "format": later})
     with pytest.raises(CheckpointError, match="holds state of format 0;"):
         loaded(stored)
-    other = Mark.of({**dict(MARK.parts), "window": "20 rows"})
+    other = CheckpointHeader.of({**dict(MARK.parts), "window": "20 rows"})
     with pytest.raises(CheckpointError, match="the window was '20 rows' and is '10 rows'"):
         loaded({"0/0/0": b"never opened", "format": other.stored()})
 

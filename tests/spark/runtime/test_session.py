@@ -78,7 +78,7 @@ class TestConf:
     @pytest.mark.parametrize("memory", ["4", "g", "4 g", "0g", "-1g", "1.5g", "lots", ""])
     def test_memory_that_is_no_size(self, memory):
         with pytest.raises(ArgumentError, match="is not a size"):
-            build_conf(memory=memory)
+            build_conf(driver_memory=memory)
 
     @pytest.mark.parametrize(
         ("total", "heap"), [(1, "1024m"), (2, "1024m"), (6, "3072m"), (16, "8192m"), (512, "8192m")]

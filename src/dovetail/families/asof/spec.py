@@ -7,7 +7,6 @@ a text that orders them.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -18,15 +17,14 @@ import pyarrow as pa
 
 from dovetail.columns.layout import HAS_MATCH, PAYLOADS, columns_of
 from dovetail.conditions.comparison import KeyType, Kind
+from dovetail.conditions.distances import float_distance, is_distance, whole_distance
 from dovetail.conditions.durations import duration
 from dovetail.conditions.join_kind import JoinKind
 from dovetail.errors import (
-    FARTHEST,
     ArgumentError,
     UnsupportedTypeError,
     check_partitions,
     choice,
-    is_distance,
     listing,
     unknown_alias,
 )
@@ -192,7 +190,5 @@ def distance(within: Within | None, kind: KeyType) -> int | float | None:
     if not is_distance(within):
         raise ArgumentError(given, accepted="a finite number, 0 or more", hint="leave within= out for any distance")
     if kind.kind == "int":
-        # The shortest text of a float is what was meant: 0.3 is three tenths, not a little less.
-        exact = Decimal(str(min(within, FARTHEST))) * kind.unit
-        return int(exact.to_integral_value(rounding="ROUND_FLOOR"))
-    return float(min(within, sys.float_info.max))
+        return whole_distance(within, kind.unit)
+    return float_distance(within)

@@ -12,14 +12,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from dovetail.spark.runtime.session import session
-
-SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
-"""What an action raises where Spark fails."""
 
 
 @contextmanager

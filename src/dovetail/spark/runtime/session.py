@@ -52,7 +52,7 @@ def session(
     app: str = _APP,
     *,
     master: str = _MASTER,
-    memory: str | None = None,
+    driver_memory: str | None = None,
     conf: Mapping[str, object] | None = None,
 ) -> SparkSession:
     """Return the session in use, or start a local one with settings that suit Dovetail.
@@ -62,14 +62,14 @@ def session(
 
     Parameters
     ----------
-    app
+    app : str, default "dovetail"
         The name of the application.
-    master
-        Where Spark runs; ``"local[2]"`` takes two cores of this machine.
-    memory
-        The heap of the driver, such as ``"4g"``.  By default half of the memory this process may use, at
-        least 1 GiB and at most 8 GiB.
-    conf
+    master : str, default "local[*]"
+        Where Spark runs; ``"local[2]"`` uses two cores of this machine.
+    driver_memory : str, optional
+        The heap of the driver (``spark.driver.memory``), such as ``"4g"``.  By default half of the memory that this
+        process may use, at least 1 GiB and at most 8 GiB.
+    conf : mapping of str to object, optional
         Further Spark settings.  They win over every setting that this function chooses.
 
     Returns
@@ -82,7 +82,7 @@ def session(
     SetupError
         If Java is missing, too old or does not run.  The message has the command that installs it.
     ArgumentError
-        If `memory` is not a size.
+        If `driver_memory` is not a size.
 
     Warns
     -----
@@ -98,16 +98,16 @@ def session(
 
     Examples
     --------
-    >>> import dovetail.spark.runtime.session
-    >>> spark = dovetail.spark.runtime.session.session()
+    >>> import dovetail as dt
+    >>> spark = dt.session()
     >>> spark.range(3).count()
     3
-    >>> spark is dovetail.spark.runtime.session.session()
+    >>> spark is dt.session()
     True
     """
     found = session_in_use()
     if found is not None:
-        ignored = _arguments_given(app, master, memory, conf)
+        ignored = _arguments_given(app, master, driver_memory, conf)
         if ignored:
             warnings.warn(
                 f"a Spark session exists already, so {', '.join(ignored)} had no effect; "
@@ -116,7 +116,7 @@ def session(
                 stacklevel=2,
             )
         return found
-    settings = build_conf(app, master=master, memory=memory, conf=conf)
+    settings = build_conf(app, master=master, driver_memory=driver_memory, conf=conf)
     check_java()
     _workers_run_this_python()
     _stay_on_this_machine(settings)
@@ -156,11 +156,11 @@ def session_in_use() -> SparkSession | None:
     return SparkSession.getActiveSession() or SparkSession.builder.getOrCreate()
 
 
-def _arguments_given(app: str, master: str, memory: str | None, conf: Mapping[str, object] | None) -> list[str]:
+def _arguments_given(app: str, master: str, driver_memory: str | None, conf: Mapping[str, object] | None) -> list[str]:
     given = {
         "app": app != _APP,
         "master": master != _MASTER,
-        "memory": memory is not None,
+        "driver_memory": driver_memory is not None,
         "conf": bool(conf),
     }
     return [name for name, is_given in given.items() if is_given]
@@ -170,14 +170,14 @@ def build_conf(
     app: str = _APP,
     *,
     master: str = _MASTER,
-    memory: str | None = None,
+    driver_memory: str | None = None,
     conf: Mapping[str, object] | None = None,
 ) -> dict[str, str]:
     """Return the settings of a new session; starts nothing.
 
     Examples
     --------
-    >>> settings = build_conf(master="local[3]", memory="2g")
+    >>> settings = build_conf(master="local[3]", driver_memory="2g")
     >>> settings["spark.sql.shuffle.partitions"], settings["spark.driver.memory"]
     ('6', '2g')
     >>> build_conf(conf={"spark.sql.shuffle.partitions": 1})["spark.sql.shuffle.partitions"]
@@ -190,18 +190,18 @@ def build_conf(
         raise ArgumentError(
             f"conf={conf!r}", accepted="a mapping from names of settings to values, {'spark.sql.ansi.enabled': True}"
         )
-    if memory is not None and not (
-        isinstance(memory, str) and re.fullmatch(r"[1-9]\d*[kmgt]b?", memory.strip().lower())
+    if driver_memory is not None and not (
+        isinstance(driver_memory, str) and re.fullmatch(r"[1-9]\d*[kmgt]b?", driver_memory.strip().lower())
     ):
         raise ArgumentError(
-            f"memory={memory!r} is not a size",
+            f"driver_memory={driver_memory!r} is not a size",
             accepted="a whole number and a unit, such as '512m' or '4g'",
             hint="leave it out to take half of the machine's memory, up to 8g",
         )
     settings = {
         "spark.app.name": app,
         "spark.master": master,
-        "spark.driver.memory": memory.strip().lower() if memory else default_memory(),
+        "spark.driver.memory": driver_memory.strip().lower() if driver_memory else default_memory(),
         "spark.driver.host": _LOOPBACK,
         "spark.driver.bindAddress": _LOOPBACK,
         # A local Spark Connect server would otherwise listen on every address of the machine.

@@ -1,14 +1,14 @@
-"""YAML whose every value remembers its line.
+"""YAML whose every value remembers its position in the file.
 
-PyYAML composes a tree of nodes with marks; nothing is constructed from tags, so a file can make no objects.  Scalars
-follow YAML 1.2: ``on``, ``yes`` and ``12:30`` are text, which matters, because ``on`` is a key of a join.
+PyYAML composes a tree of nodes with their lines and columns.  Nothing is constructed from tags, so a file can make no
+objects.  Scalars follow YAML 1.2: ``on``, ``yes`` and ``12:30`` are text, which matters: ``on`` is a key of a join.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
 import yaml
@@ -19,13 +19,16 @@ Scalar: TypeAlias = str | int | float | bool | None
 Content: TypeAlias = "Scalar | list[Node] | dict[str, Node]"
 
 _LARGEST = 10_000
-"""Nodes of a file, aliases counted as often as they occur: an alias of aliases could fill the memory."""
+"""Nodes of a file.  An alias counts as often as it occurs: an alias of aliases could fill the memory."""
 
 _TAGS = ("map", "seq", "str", "int", "float", "bool", "null", "timestamp", "merge", "value")
-"""What YAML takes plain text for; any other tag was written by hand."""
+"""The tags that YAML itself gives to plain values; any other tag was written by hand."""
 
 _INT = re.compile(r"[-+]?[0-9]{1,40}")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
+TOP = "the job"
+"""What messages call the whole file."""
+
 _VARIABLE = re.compile(r"\$(?:\$|\{(?P<name>[^}]*)\})")
 
 
@@ -39,26 +42,28 @@ class Source:
     def error(
         self, line: int, column: int, given: str, *, accepted: str | None = None, hint: str | None = None
     ) -> JobError:
-        """The error for a place in the file; lines and columns count from 1."""
+        """The error for a position in the file; lines and columns count from 1."""
         shown = f"{self.name}:{line}: {given}\n{at_position(self.text, line, column)}"
         return JobError(shown, accepted=accepted, hint=hint)
 
 
 @dataclass(frozen=True)
 class Node:
-    """A value of the file, and where it stands."""
+    """A value of the file, and its position there."""
 
     source: Source = field(repr=False, compare=False)
     content: Content
     line: int
     column: int
     keys: Mapping[str, tuple[int, int]] = field(default_factory=dict, compare=False)
-    """Where each key of a mapping stands."""
+    """The line and column of each key of a mapping."""
     literal: bool = field(default=False, compare=False)
-    """Whether the text stands below its key, line by line, after a ``|``."""
+    """Whether the text is below its key, line by line, after a ``|``."""
+    name: str = field(default=TOP, compare=False)
+    """What messages call the value: the keys that lead to it, such as ``inputs.A.path``."""
 
     def line_of(self, number: int) -> int:
-        """The line of the file in which a line of this text stands, as far as that can be told."""
+        """The line of the file that holds a line of this text, as far as that can be known."""
         return self.line + number if self.literal else self.line
 
     def error(self, given: str, *, accepted: str | None = None, hint: str | None = None) -> JobError:
@@ -71,7 +76,7 @@ class Node:
         return self.source.error(line, column, given, accepted=accepted, hint=hint)
 
     def plain(self) -> object:
-        """The value without its marks."""
+        """The value without positions."""
         if isinstance(self.content, dict):
             return {key: node.plain() for key, node in self.content.items()}
         if isinstance(self.content, list):
@@ -150,7 +155,7 @@ class _Reader:
             if name.value in content:
                 raise self.source.error(
                     *at, f"the key {name.value!r} is here twice", accepted="each key once",
-                    hint=f"it stands in line {keys[name.value][0]} already; remove one of them",
+                    hint=f"it is in line {keys[name.value][0]} already; remove one of them",
                 )  # fmt: skip
             content[name.value], keys[name.value] = node, at
         for key, node in merged.items():
@@ -176,27 +181,30 @@ def _scalar(raw: yaml.Node) -> Scalar:
     return float(text) if _FLOAT.fullmatch(text) else text
 
 
-def substituted(node: Node, variables: Mapping[str, str]) -> Node:
-    """The tree with ``${name}`` in its texts replaced; ``$$`` stands for a dollar sign.
+def substituted(node: Node, variables: Mapping[str, str], name: str = TOP) -> Node:
+    """The tree with ``${name}`` in its texts replaced, and each value named by its keys; ``$$`` is a dollar sign.
 
     Examples
     --------
-    >>> node = load(Source("job.yaml", "path: ${folder}/A"))
-    >>> substituted(node, {"folder": "/data"}).plain()
-    {'path': '/data/A'}
+    >>> node = substituted(load(Source("job.yaml", "output: {path: '${folder}/A'}")), {"folder": "/data"})
+    >>> node.plain()
+    {'output': {'path': '/data/A'}}
+    >>> node.content["output"].content["path"].name
+    'output.path'
     """
     content = node.content
     if isinstance(content, dict):
-        content = {key: substituted(value, variables) for key, value in content.items()}
+        prefix = "" if name == TOP else f"{name}."
+        content = {key: substituted(value, variables, f"{prefix}{key}") for key, value in content.items()}
     elif isinstance(content, list):
-        content = [substituted(value, variables) for value in content]
+        content = [substituted(value, variables, name) for value in content]
     elif isinstance(content, str):
-        content = _VARIABLE.sub(lambda found: _value(node, found, variables), content)
-    return Node(node.source, content, node.line, node.column, node.keys, node.literal)
+        content = _VARIABLE.sub(lambda match: _value(node, match, variables), content)
+    return replace(node, content=content, name=name)
 
 
-def _value(node: Node, found: re.Match[str], variables: Mapping[str, str]) -> str:
-    name = found["name"]
+def _value(node: Node, match: re.Match[str], variables: Mapping[str, str]) -> str:
+    name = match["name"]
     if name is None:
         return "$"
     if name not in variables:

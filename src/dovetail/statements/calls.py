@@ -1,4 +1,4 @@
-"""What Dovetail takes out of a SELECT, and the conditions it is made of."""
+"""The joins of a SELECT as calls of join functions, and the conditions that they are made of."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from dovetail.conditions.clauses import Clauses, Span
 from dovetail.conditions.forms import Filter, Part, Predicate, Rest
+from dovetail.conditions.join_kind import JoinKind
 from dovetail.conditions.names import quoted
 from dovetail.conditions.predicates import parse
 from dovetail.conditions.tokens import read
@@ -30,7 +31,7 @@ class Facts:
 
 
 @dataclass(frozen=True)
-class Input:
+class JoinInput:
     """An input of a join: one relation, or several that Spark joins first."""
 
     alias: str
@@ -38,7 +39,7 @@ class Input:
     conditions: tuple[str, ...] = ()
     """Spark SQL over the members."""
     prefix: Slice | None = None
-    """The part of FROM that gives the members, where it is not they alone."""
+    """The part of FROM that gives the members, where it holds more than the members."""
     keys: tuple[tuple[str, str], ...] = ()
     """Further columns, by name: expressions over the members that the join compares."""
 
@@ -49,21 +50,22 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Task:
-    """A join for Dovetail: the call, and the part of FROM that its result replaces."""
+class JoinCall:
+    """A join that Dovetail runs: the call, and the part of FROM that its result replaces."""
 
     family: Family
-    inputs: tuple[Input, ...]
+    inputs: tuple[JoinInput, ...]
     options: Mapping[str, Any]
-    at: Slice
+    slice: Slice
     why: str
     moved: frozenset[Slice] = frozenset()
-    """Conditions of WHERE that the join has taken over."""
+    """Conditions of WHERE that the join evaluates."""
 
     @property
-    def outputs(self) -> tuple[Input, ...]:
+    def outputs(self) -> tuple[JoinInput, ...]:
         """The inputs whose rows come out."""
-        return self.inputs[:1] if self.options.get("how") in ("semi", "anti") else self.inputs
+        pairs = JoinKind.of(self.options.get("how", "inner")).pairs
+        return self.inputs if pairs else self.inputs[:1]
 
 
 class Conditions:
@@ -73,26 +75,26 @@ class Conditions:
         self.text = text
         self.columns = columns
 
-    def readable(self, places: Iterable[Slice]) -> dict[Slice, Predicate]:
+    def readable(self, conditions: Iterable[Slice]) -> dict[Slice, Predicate]:
         """Those conditions that only concern rows of these relations: no constants, no subqueries, no outer columns."""
         found = {}
-        for place in places:
+        for condition in conditions:
             try:
-                predicate = parse(place.of(self.text), self.columns)
+                predicate = parse(condition.of(self.text), self.columns)
             except (PredicateError, UnknownNameError):
                 continue
             if all(aliases_of(part) for part in parts_of(predicate)):
-                found[place] = predicate
+                found[condition] = predicate
         return found
 
-    def joined(self, places: Iterable[Slice]) -> str:
+    def joined(self, conditions: Iterable[Slice]) -> str:
         """Conditions in the user's words, connected by AND."""
-        texts = [place.of(self.text) for place in places]
+        texts = [condition.of(self.text) for condition in conditions]
         return " AND ".join(f"({text})" if re.search(r"\bOR\b", text, re.IGNORECASE) else text for text in texts)
 
-    def parsed(self, places: Iterable[Slice]) -> Predicate:
+    def parsed(self, conditions: Iterable[Slice]) -> Predicate:
         """Conditions as one predicate."""
-        text = self.joined(places)
+        text = self.joined(conditions)
         return parse(text, self.columns) if text else Predicate("TRUE")
 
     def operand(self, text: str) -> tuple[str | None, str]:
@@ -101,7 +103,7 @@ class Conditions:
         aliases = {item.alias for item in items} - {None}
         return (next(iter(aliases)) if len(aliases) == 1 else None), Clauses(items).sql(Span(0, len(items)))
 
-    def within(self, sql: str, inputs: Iterable[Input]) -> str:
+    def within(self, sql: str, inputs: Iterable[JoinInput]) -> str:
         """An expression over relations as one over the inputs that hold them."""
         owner = {member: one.alias for one in inputs if one.nested for member in one.members}
         items = [
@@ -152,46 +154,46 @@ def alias_named(text: str, at: int, name: str, aliases: Collection[str], where: 
     )  # fmt: skip
 
 
-def refuse_odd(text: str, block: Block, what: str) -> None:
-    """Refuse relations and joins that a clause of the dialect cannot stand beside."""
+def refuse_relations_of_spark(text: str, block: Block, what: str) -> None:
+    """Refuse relations and joins that only Spark can do, next to a clause of the dialect."""
     for join in block.joins:
         if join.kind == "spark":
             raise in_statement(
                 text,
-                join.at.start,
-                f"NATURAL, USING or PIVOT beside {what}",
+                join.slice.start,
+                f"NATURAL, USING or PIVOT together with {what}",
                 accepted="JOIN ... ON with all conditions",
             )
     for relation in block.relations:
         if not relation.separate:
             raise in_statement(
-                text, relation.at.start, f"a nested, lateral or pivoted relation beside {what}",
+                text, relation.slice.start, f"a nested, lateral or pivoted relation together with {what}",
                 accepted="tables, views and subqueries", hint="put it into a WITH clause and name that",
             )  # fmt: skip
 
 
-def refuse_special(text: str, joins: Iterable[Join], what: str) -> None:
+def refuse_other_clauses(text: str, joins: Iterable[Join], what: str) -> None:
     """Refuse ASOF and BESTMATCH where another clause already says what the join is."""
     for join in joins:
         if join.kind in ("asof", "bestmatch"):
             raise in_statement(
-                text, join.at.start, f"{join.kind.upper()} JOIN beside {what}", accepted="one of the two",
+                text, join.slice.start, f"{join.kind.upper()} JOIN together with {what}", accepted="one of the two",
                 hint="put one of them into a subquery",
             )  # fmt: skip
 
 
-def refuse_two_streams(text: str, at: int, inputs: tuple[Input, ...], facts: Facts) -> None:
-    """Two streams that only an inequality connects would be held for ever."""
+def refuse_two_streams(text: str, at: int, inputs: tuple[JoinInput, ...], facts: Facts) -> None:
+    """Two streams that only an inequality connects would be held forever."""
     streams = [one.alias for one in inputs if facts.streams.intersection(one.members)]
     if len(streams) > 1:
         error = in_statement(
-            text, at, f"the streams {listing(streams)} are connected by inequalities alone",
+            text, at, f"the streams {listing(streams)} are connected by inequalities only",
             accepted="a window, such as WINDOW = 10 SECONDS behind FROM",
         )  # fmt: skip
         raise UnboundedJoinError(error.given, accepted=error.accepted)
 
 
-def broadcast(block: Block, inputs: tuple[Input, ...]) -> dict[str, str]:
+def broadcast(block: Block, inputs: tuple[JoinInput, ...]) -> dict[str, str]:
     """Spark's own hint, for a join of two."""
     named = [
         name.casefold() for hint in ("BROADCAST", "BROADCASTJOIN", "MAPJOIN") for name in block.hints.get(hint, ())

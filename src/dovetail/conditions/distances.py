@@ -1,0 +1,50 @@
+"""Distances between numbers, as ``within=`` states them."""
+
+from __future__ import annotations
+
+import math
+import sys
+from decimal import Decimal
+
+FARTHEST = 2**64
+"""No two whole numbers of 64 bits are further apart."""
+
+
+def is_distance(value: object) -> bool:
+    """Whether `value` is a finite number of at least zero, however large.
+
+    Examples
+    --------
+    >>> is_distance(10**400), is_distance(0.5), is_distance(-1), is_distance(float("nan")), is_distance(True)
+    (True, True, False, False, False)
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        return False
+    if isinstance(value, int):
+        return value >= 0
+    finite = value.is_finite() if isinstance(value, Decimal) else math.isfinite(value)
+    return finite and value >= 0
+
+
+def whole_distance(within: float | Decimal, unit: int) -> int:
+    """A distance in whole parts of `unit`, rounded down: between whole numbers the fraction makes no difference.
+
+    The shortest text of a float is what was meant: 0.3 is three tenths, not a little less.
+
+    Examples
+    --------
+    >>> whole_distance(0.3, 10), whole_distance(Decimal("2.5"), 100), whole_distance(1.9, 1)
+    (3, 250, 1)
+    """
+    return int(Decimal(str(min(within, FARTHEST))) * unit)
+
+
+def float_distance(within: float | Decimal) -> float:
+    """A distance as a float, at most the largest finite one.
+
+    Examples
+    --------
+    >>> float_distance(10**400) == sys.float_info.max
+    True
+    """
+    return float(min(within, sys.float_info.max))

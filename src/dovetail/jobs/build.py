@@ -1,0 +1,176 @@
+"""Job to frames: its inputs, its join and its output.  What Spark refuses is an error of the line that asked for it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from dovetail.api.joins import JOINS
+from dovetail.api.sql import sql
+from dovetail.errors import DovetailError, JobError, PredicateError
+from dovetail.jobs.job import AVAILABLE_NOW, Input, Job, Join
+from dovetail.jobs.positions import Node
+from dovetail.jobs.progress import Record, record_of
+from dovetail.spark import queries
+from dovetail.spark.metrics import handle_of, metrics
+from dovetail.spark.runtime.failures import ANALYSIS_ERRORS, SPARK_ERRORS, brief
+from dovetail.spark.sources import analysed, read_frame, reader, start_query, write_frame
+from dovetail.spark.watermarks import watermarked
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+
+class BuiltJob:
+    """A job whose frames exist; nothing has run.
+
+    Parameters
+    ----------
+    job : Job
+        What the file says.
+    spark : SparkSession
+        The session to run it in.
+    """
+
+    def __init__(self, job: Job, spark: SparkSession) -> None:
+        self.job = job
+        self.spark = spark
+        frames = {name: _input_frame(spark, source, job.mode == "stream") for name, source in job.inputs.items()}
+        self.joined = join_frames(job.join, frames)
+        with _blaming(job.join.node, "select"):
+            self.frame = analysed(self.joined.selectExpr(*job.join.select) if job.join.select else self.joined)
+
+    def plan(self) -> str:
+        """What the join will do, in words."""
+        return handle_of(self.joined, "explain").plan.text()
+
+    def schema(self) -> str:
+        """The columns of the result."""
+        return ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in self.frame.schema.fields)
+
+    def write(self) -> None:
+        """Run a batch job to its end."""
+        node = self.job.output.node
+        with _blaming(node, "mode" if "mode" in node.keys else "format", "output", only=ANALYSIS_ERRORS):
+            write_frame(self.frame, **self._sink())
+
+    def start(self) -> StreamingQuery:
+        """Start a stream."""
+        output = self.job.output
+        interval = None if output.trigger == AVAILABLE_NOW else output.trigger
+        with _blaming(output.node, "format", "output"):
+            return start_query(
+                self.frame, name=self.job.name, checkpoint=output.checkpoint, interval=interval, **self._sink()
+            )
+
+    def _sink(self) -> dict[str, Any]:
+        output = self.job.output
+        return {
+            "format": output.format,
+            "path": output.path,
+            "table": output.table,
+            "mode": output.modes[self.job.mode],
+            "options": output.options,
+            "partition_by": output.partition_by,
+        }
+
+    def counters(self) -> dict[str, Any]:
+        """What a batch job counted, if its join counts anything."""
+        return metrics(self.joined) if handle_of(self.joined, "metrics").recorders else {}
+
+
+def follow(query: StreamingQuery, report: Callable[[Record], None], stopping: Callable[[], bool]) -> None:
+    """Report the record of every micro-batch of a query until it ends or is to stop."""
+    queries.follow(query, lambda progress: report(record_of(progress)), stopping)
+
+
+def join_frames(join: Join, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The lazy frame of a join; what its function refuses is an error of the line that asked for it."""
+    if join.sql is not None:
+        with _blaming(join.node, "sql", "join.sql"):
+            return sql(join.sql, **frames)
+    assert join.kind is not None
+    inputs = {alias: frames[name] for alias, name in join.inputs.items()}
+    with _blaming(join.node, "kind", "join"):
+        joined: DataFrame = JOINS[join.kind](inputs, **join.arguments)
+    return joined
+
+
+def _input_frame(spark: SparkSession, source: Input, streaming: bool) -> DataFrame:
+    streams = streaming and not source.static
+    node = source.node
+    with _blaming(node, "table" if source.table else "format", node.name):
+        options = reader(spark, source.options, streaming=streams)
+        if source.schema is not None:
+            with _blaming(node, "schema", f"{node.name}.schema"):
+                options = options.schema(source.schema)
+        frame = read_frame(options, format=source.format, path=source.path, table=source.table)
+    for key, apply in _steps(source, streams):
+        with _blaming(node, key, f"{node.name}.{key}"):
+            frame = analysed(apply(frame))
+    return frame
+
+
+def _steps(source: Input, streams: bool) -> Iterator[tuple[str, Callable[[DataFrame], DataFrame]]]:
+    """What happens to the rows of an input, by the key that asks for it."""
+    where, watermark = source.where, source.watermark
+    if source.select:
+        yield "select", lambda frame: frame.selectExpr(*source.select)
+    if where is not None:
+        yield "where", lambda frame: frame.where(where)
+    if watermark is None or not streams:
+        return
+    column, delay, max_ahead = watermark.column, watermark.delay, watermark.max_ahead
+    if max_ahead is None:
+        yield "watermark", lambda frame: frame.withWatermark(column, delay)
+    else:
+        guard = partial(watermarked, time=column, delay=delay, max_ahead=max_ahead)
+        yield "watermark", lambda frame: guard({source.name: frame})[source.name]
+
+
+@contextmanager
+def _blaming(node: Node, key: str, what: str = "", *, only: tuple[type[Exception], ...] = ()) -> Iterator[None]:
+    """Turn what a step refuses into an error of the line that asked for it."""
+    prefix = f"{what}: " if what else ""
+    refused = only or (DovetailError, *SPARK_ERRORS)
+    try:
+        yield
+    except JobError:
+        raise
+    except refused as error:
+        if isinstance(error, DovetailError):
+            _raise_within(node, prefix, error)
+            raise node.key_error(
+                _culprit(node, key, error), prefix + error.given, accepted=error.accepted, hint=error.hint
+            ) from error
+        # Spark knows whether a query can run in an output mode only when it starts.
+        asked = "mode" if "OUTPUT_MODE" in str(error) and "mode" in node.keys else key
+        raise node.key_error(asked, prefix + brief(error)) from error
+
+
+_LINE_IN_SQL = re.compile(r"(?P<key>SQL|on), line (?P<line>\d+): ")
+
+
+def _raise_within(node: Node, prefix: str, error: DovetailError) -> None:
+    """Raise an error that knows its line within an SQL text with the line of the file; it shows the position itself."""
+    match = _LINE_IN_SQL.match(error.given)
+    value = (node.content if isinstance(node.content, dict) else {}).get(match["key"].lower()) if match else None
+    if match is None or value is None:
+        return
+    line = value.line_of(int(match["line"]))
+    given = f"{node.source.name}:{line}: {prefix}{error.given[match.end() :]}"
+    raise JobError(given, accepted=error.accepted, hint=error.hint) from error
+
+
+def _culprit(node: Node, key: str, error: DovetailError) -> str:
+    """The key of a join that an error of its function is about."""
+    if isinstance(error, PredicateError):
+        return "on" if "on" in node.keys else key
+    named = [one for one in node.keys if f"{one}=" in error.given or error.given.startswith((f"{one} ", f"{one}["))]
+    if named:
+        return named[0]
+    return "on" if " on " in f" {error.given} " and "on" in node.keys else key
