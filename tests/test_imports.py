@@ -37,14 +37,6 @@ APART = {"reference": {"errors", "conditions"}, "datasets": {"errors", "conditio
 SPARK = ("pyspark", "py4j")
 FAMILY_MAY_IMPORT = {"shedding": {"window"}}
 
-# Imports that break a rule and are about to go.  An entry that no longer occurs fails the test.
-BEING_MOVED: set[tuple[str, str]] = {
-    ("dovetail.families.approx.kernel", "dovetail.families.approx.stream"),
-    ("dovetail.families.approx.stream", "dovetail.families.approx.kernel"),
-    ("dovetail.plan.theta", "dovetail.plan.theta_text"),
-    ("dovetail.plan.theta_text", "dovetail.plan.theta"),
-}
-
 
 @dataclass(frozen=True)
 class Import:
@@ -146,8 +138,7 @@ def test_every_module_has_a_level():
 def test_imports_go_one_way_and_in_no_circle():
     """Downwards only; no family imports another, except that load shedding is made of window joins."""
     broken = {one.edge for one in INTERNAL if not is_allowed(one)} | circles()
-    assert broken - BEING_MOVED == set()
-    assert BEING_MOVED - broken == set(), "these are gone: take them off the list"
+    assert broken == set()
 
 
 def test_only_the_spark_package_imports_pyspark():

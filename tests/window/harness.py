@@ -24,7 +24,8 @@ from dovetail.families.window.router import WindowRouter
 from dovetail.families.window.spec import Options, WindowJoinSpec
 from dovetail.families.window.stream import WindowJoinKernel
 from dovetail.plan.theta import Facts
-from dovetail.plan.window import InputColumns, WindowPlan, plan_window
+from dovetail.plan.window import InputColumns, plan_window
+from dovetail.plan.window_plan import WindowPlan
 
 Rows = tuple[int | None, ...]
 Make = Callable[[WindowJoinSpec], WindowJoinKernel]

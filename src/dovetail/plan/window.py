@@ -33,6 +33,7 @@ from dovetail.families.window.graph import Length, WindowGraph
 from dovetail.families.window.router import choose_grid
 from dovetail.families.window.spec import Conditions, Options, WindowJoinSpec, build_conditions
 from dovetail.plan.theta import Facts
+from dovetail.plan.window_plan import WindowPlan
 
 EXHAUSTIVE = 2000
 """Settings of one direction of a join that an exhaustive search goes through at most."""
@@ -59,57 +60,6 @@ class InputColumns:
         """The number of a column by its name, in any case; None where there is none."""
         folded = [column.casefold() for column in self.names]
         return folded.index(name.casefold()) if name.casefold() in folded else None
-
-
-@dataclass(frozen=True)
-class WindowPlan:
-    """What a call will do; :meth:`text` puts it into words."""
-
-    spec: WindowJoinSpec
-    streams: frozenset[str]
-    predicate: Predicate
-    times: tuple[str, ...]
-    """The time column of each input."""
-    numeric: bool
-    partitions: int
-    filters: tuple[tuple[str, str], ...]
-    """(alias, condition) that drops rows of an input before the join."""
-    rests: tuple[str, ...]
-    """Conditions that only Spark evaluates, on matches."""
-    shed: Shed | None = None
-    slices: Slices | None = None
-    """The slices of the windows, where load is shed."""
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        """The aliases, in the user's order."""
-        return self.spec.aliases
-
-    def text(self) -> str:
-        """The plan as lines of text, most important first."""
-        from dovetail.plan.window_text import plan_text
-
-        return plan_text(self)
-
-    def identity(self) -> dict[str, str]:
-        """What a stream may not change between two runs on one checkpoint."""
-        return {
-            "join": "a window join",
-            "inputs": ", ".join(self.inputs),
-            "condition": bare(self.predicate.sql),
-            "how": self.spec.options.how,
-            "time": ", ".join(self.times),
-            "window": self._bounds(),
-            "number of partitions": str(self.spec.cells),
-        }
-
-    def _bounds(self) -> str:
-        """The windows as numbers: unlike words, they are spelled the same in every version."""
-        unit = "" if self.numeric else " microseconds"
-        return " or ".join(
-            ", ".join(f"{self.inputs[j]} {low} to {high}{unit} after {self.inputs[i]}" for (i, j), (low, high) in given)
-            for given in self.spec.graph.given
-        )
 
 
 def plan_window(

@@ -18,7 +18,8 @@ from dovetail.families.shedding.stream_drop import DropKernel
 from dovetail.families.window.router import WindowRouter
 from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.families.window.stream import WindowJoinKernel, metric_names
-from dovetail.plan.window import InputColumns, WindowPlan
+from dovetail.plan.window import InputColumns
+from dovetail.plan.window_plan import WindowPlan
 from dovetail.spark.frames import Side, conjunction, field_of, filtered_sides, identity
 from dovetail.spark.joins.shedding import shed_sums
 from dovetail.spark.keys import key_columns

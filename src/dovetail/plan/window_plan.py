@@ -1,18 +1,67 @@
-"""The plan of a window join in words."""
+"""What was decided about a window join, and the plan in words.  :mod:`dovetail.plan.window` decides."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
 
 from dovetail.conditions.durations import in_words
+from dovetail.conditions.forms import Predicate
 from dovetail.conditions.names import bare
-from dovetail.families.shedding.spec import KEEP_UP, RandomDrop
+from dovetail.families.shedding.slices import Slices
+from dovetail.families.shedding.spec import KEEP_UP, RandomDrop, Shed
+from dovetail.families.window.spec import WindowJoinSpec
 
-if TYPE_CHECKING:
-    from dovetail.plan.window import WindowPlan
+
+@dataclass(frozen=True)
+class WindowPlan:
+    """What a call will do; :meth:`text` puts it into words."""
+
+    spec: WindowJoinSpec
+    streams: frozenset[str]
+    predicate: Predicate
+    times: tuple[str, ...]
+    """The time column of each input."""
+    numeric: bool
+    partitions: int
+    filters: tuple[tuple[str, str], ...]
+    """(alias, condition) that drops rows of an input before the join."""
+    rests: tuple[str, ...]
+    """Conditions that only Spark evaluates, on matches."""
+    shed: Shed | None = None
+    slices: Slices | None = None
+    """The slices of the windows, where load is shed."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The aliases, in the user's order."""
+        return self.spec.aliases
+
+    def text(self) -> str:
+        """The plan as lines of text, most important first."""
+        return _text(self)
+
+    def identity(self) -> dict[str, str]:
+        """What a stream may not change between two runs on one checkpoint."""
+        return {
+            "join": "a window join",
+            "inputs": ", ".join(self.inputs),
+            "condition": bare(self.predicate.sql),
+            "how": self.spec.options.how,
+            "time": ", ".join(self.times),
+            "window": self._bounds(),
+            "number of partitions": str(self.spec.cells),
+        }
+
+    def _bounds(self) -> str:
+        """The windows as numbers: unlike words, they are spelled the same in every version."""
+        unit = "" if self.numeric else " microseconds"
+        return " or ".join(
+            ", ".join(f"{self.inputs[j]} {low} to {high}{unit} after {self.inputs[i]}" for (i, j), (low, high) in given)
+            for given in self.spec.graph.given
+        )
 
 
-def plan_text(plan: WindowPlan) -> str:
+def _text(plan: WindowPlan) -> str:
     """The plan as lines of text, most important first."""
     kind = "stream" if plan.streams else "batch"
     lines = [f"window join, {kind}, how={plan.spec.options.how!r}", f"  inputs      {', '.join(plan.inputs)}"]
