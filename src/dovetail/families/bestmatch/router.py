@@ -174,7 +174,7 @@ def reached(axis: Axis, column: Column, codes: Codes, reach: int) -> tuple[Codes
     width = float(axis.within) * reach * (1 + 1e-9 * (reach - 1))
     values = np.nan_to_num(np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64), nan=0.0)
     low, high = float_band(values, -width, width, strict_low=False, strict_high=False)
-    # A band around an infinite value is empty: then the value alone.
+    # A band around an infinite value is empty: then take just the value.
     return np.minimum(low, codes), np.maximum(high, codes)
 
 
@@ -240,8 +240,8 @@ def fit(spec: BestSpec, rows: float, hashes: Codes, codes: dict[int, Codes], par
     axis = max(codes, key=lambda at: _strips(spec.compiled[at], codes[at]), default=None)
     values = codes[axis] if axis is not None else np.zeros(hashes.size, dtype=np.int64)
     order = np.lexsort((values, hashes))
-    at = order[(np.arange(1, cells) * hashes.size) // cells]
-    cuts = np.unique(np.stack([hashes[at], values[at]], axis=1), axis=0)
+    quantiles = order[(np.arange(1, cells) * hashes.size) // cells]
+    cuts = np.unique(np.stack([hashes[quantiles], values[quantiles]], axis=1), axis=0)
     if spec.global_best and spec.by:
         # The rows of a key must not be divided: cells begin with its hash.
         cuts = np.unique(np.stack([cuts[:, 0], np.full(cuts.shape[0], LOWEST)], axis=1), axis=0)
