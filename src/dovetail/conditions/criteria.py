@@ -1,6 +1,6 @@
 """What makes one pair better than another: the criteria of a best-match join.
 
-A criterion is a frozen value that knows no data and no Spark; :func:`dovetail.bestmatch_join` takes a list of them.
+A criterion is an immutable value that knows no data and no Spark; :func:`dovetail.bestmatch_join` takes a list of them.
 """
 
 from __future__ import annotations
@@ -96,16 +96,30 @@ Criterion: TypeAlias = Closest | Extreme | Overlap | Youngest | Prefer
 
 
 def closest(column: str, other: str | None = None, *, within: Within | None = None) -> Closest:
-    """The smaller distance between two columns is better: the paper's minAttrDist.
+    """Prefer the pair with the smaller distance between two columns: the paper's minAttrDist.
 
     Parameters
     ----------
-    column
+    column : str
         A column of the left input, and of the right one unless `other` is given.
-    other
+    other : str, optional
         The column of the right input.
-    within
+    within : int, float, decimal.Decimal, str or datetime.timedelta, optional
         The largest distance at which two rows may match: a number, or a length of time such as ``"10 minutes"``.
+
+    Returns
+    -------
+    Closest
+        A criterion for :func:`bestmatch_join`.
+
+    Raises
+    ------
+    ArgumentError
+        If a name is not text or `within` is not a distance.
+
+    See Also
+    --------
+    bestmatch_join : The join that takes criteria.
 
     Examples
     --------
@@ -124,7 +138,26 @@ def closest(column: str, other: str | None = None, *, within: Within | None = No
 
 
 def least(expression: str) -> Extreme:
-    """The smaller value of a Spark SQL expression over both inputs is better.
+    """Prefer the pair with the smaller value of an expression.
+
+    Parameters
+    ----------
+    expression : str
+        Spark SQL over the columns of both inputs.  A sum of one term of each input is computed without Spark.
+
+    Returns
+    -------
+    Extreme
+        A criterion for :func:`bestmatch_join`.
+
+    Raises
+    ------
+    ArgumentError
+        If the expression is not text, or is empty.
+
+    See Also
+    --------
+    most : The larger value is better.
 
     Examples
     --------
@@ -135,7 +168,26 @@ def least(expression: str) -> Extreme:
 
 
 def most(expression: str) -> Extreme:
-    """The larger value of a Spark SQL expression over both inputs is better.
+    """Prefer the pair with the larger value of an expression.
+
+    Parameters
+    ----------
+    expression : str
+        Spark SQL over the columns of both inputs.  A sum of one term of each input is computed without Spark.
+
+    Returns
+    -------
+    Extreme
+        A criterion for :func:`bestmatch_join`.
+
+    Raises
+    ------
+    ArgumentError
+        If the expression is not text, or is empty.
+
+    See Also
+    --------
+    least : The smaller value is better.
 
     Examples
     --------
@@ -146,12 +198,30 @@ def most(expression: str) -> Extreme:
 
 
 def overlap(column: str, other: str | None = None) -> Overlap:
-    """The larger common subset of two arrays is better; two subsets of which neither holds the other are incomparable.
+    """Prefer the pair whose arrays have the larger set of common elements.
+
+    A set is larger if it contains the other one; two sets of which neither contains the other are incomparable.
 
     Parameters
     ----------
-    column, other
-        A column of type array of the left input, and of the right one if its name differs.
+    column : str
+        A column of type array of the left input, and of the right one unless `other` is given.
+    other : str, optional
+        The column of the right input.
+
+    Returns
+    -------
+    Overlap
+        A criterion for :func:`bestmatch_join`.
+
+    Raises
+    ------
+    ArgumentError
+        If a name is not text.
+
+    See Also
+    --------
+    bestmatch_join : The join that takes criteria.
 
     Examples
     --------
@@ -162,7 +232,28 @@ def overlap(column: str, other: str | None = None) -> Overlap:
 
 
 def youngest(column: str, other: str | None = None) -> Youngest:
-    """The younger pair is better; a pair is as old as the younger of its rows.
+    """Prefer the younger pair; a pair is as old as the younger of its rows.
+
+    Parameters
+    ----------
+    column : str
+        A column of the left input, and of the right one unless `other` is given: dates, timestamps or whole numbers.
+    other : str, optional
+        The column of the right input.
+
+    Returns
+    -------
+    Youngest
+        A criterion for :func:`bestmatch_join`.
+
+    Raises
+    ------
+    ArgumentError
+        If a name is not text.
+
+    See Also
+    --------
+    bestmatch_join : The join that takes criteria.
 
     Examples
     --------
@@ -173,15 +264,29 @@ def youngest(column: str, other: str | None = None) -> Youngest:
 
 
 def prefer(judge: Judge) -> Prefer:
-    """A criterion of your own: a Python function that compares two pairs.
+    """Prefer the pair that a Python function of your own calls better.
 
     Parameters
     ----------
-    judge
+    judge : callable
         Called as ``judge(p, q)``, where ``p["R"]["cost"]`` is the column ``cost`` of the pair's row of the input ``R``.
-        It answers ``"better"`` if p is better than q, ``"worse"``, ``"equal"``, or ``"incomparable"`` (None says the
-        same). Its answers must form an order: better than better is better, and p is better than q where q is worse
-        than p.
+        It returns ``"better"`` if p is better than q, ``"worse"``, ``"equal"``, or ``"incomparable"`` (or None).  Its
+        answers must form an order: if p is better than q and q better than r, then p is better than r; and if p is
+        better than q, then q is worse than p.
+
+    Returns
+    -------
+    Prefer
+        A criterion for :func:`bestmatch_join`.
+
+    Raises
+    ------
+    ArgumentError
+        If `judge` cannot be called.
+
+    See Also
+    --------
+    bestmatch_join : The join that takes criteria.
 
     Examples
     --------

@@ -61,7 +61,7 @@ class StreamOptions:
         if self.max_age is not None and (ahead is not None or self.punctuation is not None or self.order is not None):
             raise ArgumentError(
                 "max_age= together with order=, read_ahead= or punctuation=",
-                accepted="max_age= with time= alone: the watermark says when an instant is over",
+                accepted="max_age= with time= only: the watermark says when an instant is over",
             )
         if (self.max_age is None) != (self.time is None):
             raise ArgumentError("max_age= without time=, or time= without max_age=", accepted="both or neither")

@@ -240,7 +240,7 @@ def _pair_up(
 ) -> int:  # pragma: no cover - compiled
     """Pairs of a new row with a chain from `other` on; the row to continue with if the chunk is full, else -1.
 
-    The most common join: two inputs, and being in the chain is the whole condition.
+    The most common join: two inputs, and every row of the chain matches.
     """
     pairs, after = out.rows, chains.after
     at = first = out.counts[0]

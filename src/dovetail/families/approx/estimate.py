@@ -1,20 +1,21 @@
-"""From a sample to the whole: totals over the complete join, and how far they may be off.
+"""From a sample to the complete join: estimated totals, and how far they may be off.
 
-A result row is there because a new row met held ones.  Each held row was held with a known chance (kept / seen of its
-stratum), so the row counts 1 / chance times: the inverse of its inclusion probability (Horvitz and Thompson).  The
+A result exists because a new row met held ones.  Each held row was held with a known chance (kept / seen of its
+stratum), so the result counts 1 / chance times: the inverse of its inclusion probability (Horvitz and Thompson).  The
 total of the weighted values is unbiased.
 
-Its variance comes from results that stand or fall together because they share a held row.  Rows never come back, so a
-row that is held at the later moment was held at the earlier one: the covariance of two results is (1 / p - 1) times
-their values, with the chance p of the earlier moment.  A stratum holds a fixed number of its rows, so only deviations
-from the mean matter.  They have two parts:
+Its variance comes from results that are included or missed together because they share a held row.  An evicted row
+never comes back, so a row that is held at the later moment was held at the earlier one: the covariance of two results
+is (1 / p - 1) times their values, with the chance p of the earlier moment.  A stratum holds a fixed number of its rows,
+so only deviations from the mean matter.  They have two parts:
 
 * rows of one join value differ in what they contribute (:func:`_within`);
 * a stratum holds more or fewer rows of a value than its share (:func:`_between`).
 
 The split matters where a stratum has one value and every row contributes 1, as in the size of a join: there both parts
-vanish, as they should, while a difference of two large sums would leave noise.  With more than one held input, pairs
-that share several of them have been counted several times and are taken off again (inclusion and exclusion).
+vanish, as they should, while a difference of two large sums would leave rounding errors.  With more than one held
+input, pairs that share several of them have been counted several times and are subtracted again (inclusion and
+exclusion).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from dovetail.columns.layout import JOIN_VALUE, MOMENT, STRATUM, WEIGHT
 from dovetail.families.approx.spec import FACTS, fact_column
 
 ROUNDING = 1e-12
-"""A certain figure is still a sum of floats: no interval is narrower than this part of it."""
+"""Even an exact figure is a sum of floats: no interval is narrower than this fraction of it."""
 
 Index = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -39,7 +40,7 @@ Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True)
 class Sampled:
-    """How the results of one cell came to be sampled; the facts about single rows are (rows, inputs)."""
+    """How the results of one cell were sampled; the facts about their rows have the shape (results, inputs)."""
 
     at: Index
     weight: Floats
@@ -101,7 +102,7 @@ class _Part:
         at = sampled.at[rows]
         numbers = [sampled.number[rows, side] for side in shared]
         if values.shape[1] and len(shared) < sampled.number.shape[1] - 1:
-            # Further inputs are held too: what they add to one combination belongs together.
+            # Further inputs are held too: add up their contributions to one combination.
             order = np.lexsort((*numbers, at))
             starts = np.flatnonzero(_changes([at, *numbers], order))
             values = np.add.reduceat(values[:, order], starts, axis=1)
@@ -113,8 +114,8 @@ class _Part:
         self.seen, self.kept, self.same = (
             np.stack([facts[rows, side] for side in shared]) for facts in (sampled.seen, sampled.kept, sampled.same)
         )
-        # A single held row shows no spread.  Then its value counts whole, which errs on the safe side.
-        self.alone = (self.kept == 1).any(axis=0)
+        # A single held row shows no spread.  Then its full value counts, which errs on the safe side.
+        self.only_row = (self.kept == 1).any(axis=0)
         self.left_out = np.prod(1 - self.kept / self.seen, axis=0)
 
     def within(self) -> Floats:
@@ -122,14 +123,14 @@ class _Part:
         deviations = self.values
         for d in range(len(self.numbers)):
             others = [number for at, number in enumerate(self.numbers) if at != d]
-            deviations = deviations - np.where(self.alone, 0.0, self._means(deviations, others, self.same[d]))
+            deviations = deviations - np.where(self.only_row, 0.0, self._means(deviations, others, self.same[d]))
         factor = self.left_out * np.prod(_unbiased(self.same), axis=0)
         order = np.lexsort((self.at, *self.numbers))
-        fresh = _changes(self.numbers, order)
-        return _pairs((deviations * factor)[:, order], deviations[:, order], fresh)
+        starts = _changes(self.numbers, order)
+        return _pairs((deviations * factor)[:, order], deviations[:, order], starts)
 
     def _means(self, values: Floats, others: list[Index], counts: Index) -> Floats:
-        """Of each arrival (and each row of the other inputs), the sum over the held rows divided by their number."""
+        """For each arrival (and each row of the other inputs), the sum over the held rows divided by their number."""
         order = np.lexsort((*others, self.at))
         starts = np.flatnonzero(_changes([self.at, *others], order))
         sums = np.add.reduceat(values[:, order], starts, axis=1)
@@ -138,20 +139,20 @@ class _Part:
         return spread_out / counts
 
     def between(self) -> Floats:
-        """How many rows of a value a stratum happens to hold, and what became of rows that results are missing for."""
+        """How many rows of a value a stratum happens to hold, and held rows that have no results."""
         order = np.lexsort((self.at, self.value, self.stratum))
-        order = order[~self.alone[order]]
+        order = order[~self.only_row[order]]
         if not order.size:
             return np.zeros((len(self.values), len(self.values)))
         first = _changes([self.at, self.value], order)
         starts = np.flatnonzero(first)
         arrivals = order[starts]
-        found = np.diff(np.append(starts, order.size))
+        counts = np.diff(np.append(starts, order.size))
         seen, kept, same = self.seen[0, arrivals], self.kept[0, arrivals], self.same[0, arrivals]
         mean = np.add.reduceat(self.values[:, order], starts, axis=1) / same
         of_value = _changes([self.stratum, self.value], arrivals)
         missing = mean * self.left_out[arrivals] * _unbiased(same) * seen
-        total = _pairs(missing, mean * (same - found) / seen, of_value)
+        total = _pairs(missing, mean * (same - counts) / seen, of_value)
         early, late = mean * self.left_out[arrivals] * _unbiased(kept) * seen, mean * same / seen
         total += _pairs(early, late, of_value)
         by_time = np.lexsort((self.at[arrivals], self.stratum[arrivals]))
@@ -167,21 +168,21 @@ def _unbiased(rows: Index) -> Floats:
 
 def _changes(keys: Sequence[Index], order: Index) -> npt.NDArray[np.bool_]:
     """Where a new group of equal keys begins, in that order."""
-    fresh = np.zeros(order.size, dtype=np.bool_)
+    begins = np.zeros(order.size, dtype=np.bool_)
     if order.size:
-        fresh[0] = True
+        begins[0] = True
     for key in keys:
         ordered = key[order]
-        fresh[1:] |= ordered[1:] != ordered[:-1]
-    return fresh
+        begins[1:] |= ordered[1:] != ordered[:-1]
+    return begins
 
 
-def _pairs(early: Floats, late: Floats, fresh: npt.NDArray[np.bool_]) -> Floats:
-    """Sums of early(a) late(b) over pairs of one group, a not after b, made symmetric; groups begin at `fresh`."""
+def _pairs(early: Floats, late: Floats, begins: npt.NDArray[np.bool_]) -> Floats:
+    """Sums of early(a) late(b) over pairs of one group, a not after b, made symmetric; groups begin at `begins`."""
     running = np.cumsum(early, axis=1)
     before = running - early
-    starts = np.flatnonzero(fresh)
-    sizes = np.diff(np.append(starts, fresh.size))
+    starts = np.flatnonzero(begins)
+    sizes = np.diff(np.append(starts, begins.size))
     before -= np.repeat(before[:, starts], sizes, axis=1)
     crossed = before @ late.T
     same: Floats = early @ late.T

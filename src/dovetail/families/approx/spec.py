@@ -59,7 +59,7 @@ class Options:
                 accepted="policy='prob' with either allocation; the others decide it themselves",
             )
         if self.memory is None and self.policy != "exact":
-            raise ArgumentError("memory=None", accepted=MEMORY, hint="policy='exact' alone may hold everything")
+            raise ArgumentError("memory=None", accepted=MEMORY, hint="only policy='exact' may hold everything")
         if not isinstance(self.seed, int) or isinstance(self.seed, bool) or not -(2**63) <= self.seed < 2**63:
             raise ArgumentError(f"seed={self.seed!r}", accepted="a whole number of 64 bits, or None for any")
         if self.strata is not None and not is_whole(self.strata):
@@ -108,7 +108,7 @@ class ApproxSpec:
     strata: int = 1
     cells: int = 1
     detail: bool = True
-    """Whether results say all that confidence intervals need, or their weight alone."""
+    """Whether results carry all that confidence intervals need, or only their weight."""
     scan: bool = False
     """Look for matches as the paper's Prob and RAJ do, through all rows in memory; the results are the same."""
 

@@ -52,11 +52,11 @@ def encode(spec: BestSpec, left: pa.RecordBatch, right: pa.RecordBatch) -> tuple
 
 def usable(columns: list[Column], rows: int) -> Mask:
     """Rows without a NULL among these columns."""
-    good = np.ones(rows, dtype=np.bool_)
+    complete = np.ones(rows, dtype=np.bool_)
     for column in columns:
         if column.null_count:
-            good &= valid_mask(column)
-    return good
+            complete &= valid_mask(column)
+    return complete
 
 
 def axis_values(spec: BestSpec, columns: list[Column], rows: int) -> Matrix:

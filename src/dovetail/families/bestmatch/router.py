@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.columns.codes import HIGHEST, LOWEST, Codes, float_band, float_codes, int_band, order_codes
+from dovetail.columns.codes import LOWEST, Codes, float_band, float_codes, float_values, int_band, order_codes
 from dovetail.columns.numba_cache import njit
 from dovetail.columns.segments import pack, unpack
 from dovetail.columns.spark_hash import cell_numbers
@@ -142,7 +142,9 @@ class Routing:
             return codes // int(width)
         with np.errstate(over="ignore"):
             # Clipped, so that no value leaves 64 bits: clipped values share one strip.
-            return np.floor(np.clip(np.nan_to_num(decoded(codes) / width), -(2.0**60), 2.0**60)).astype(np.int64)
+            return np.floor(np.clip(np.nan_to_num(float_values(codes, "float64") / width), -(2.0**60), 2.0**60)).astype(
+                np.int64
+            )
 
     def _touched(self, spec: BestSpec, hashes: Codes, low: Codes, high: Codes) -> tuple[Index, Index]:
         """The cells between two values, for each row."""
@@ -174,13 +176,8 @@ def reached(axis: Axis, column: Column, codes: Codes, reach: int) -> tuple[Codes
     width = float(axis.within) * reach * (1 + 1e-9 * (reach - 1))
     values = np.nan_to_num(np.asarray(column.to_numpy(zero_copy_only=False), dtype=np.float64), nan=0.0)
     low, high = float_band(values, -width, width, strict_low=False, strict_high=False)
-    # A band around an infinite value is empty: then the value alone.
+    # A band around an infinite value is empty: then take just the value.
     return np.minimum(low, codes), np.maximum(high, codes)
-
-
-def decoded(codes: Codes) -> npt.NDArray[np.float64]:
-    """The floats that codes stand for."""
-    return np.where(codes < 0, codes ^ HIGHEST, codes).astype(np.int64).view(np.float64)
 
 
 def _hash_offsets(hashes: Codes) -> Index:
@@ -240,8 +237,8 @@ def fit(spec: BestSpec, rows: float, hashes: Codes, codes: dict[int, Codes], par
     axis = max(codes, key=lambda at: _strips(spec.compiled[at], codes[at]), default=None)
     values = codes[axis] if axis is not None else np.zeros(hashes.size, dtype=np.int64)
     order = np.lexsort((values, hashes))
-    at = order[(np.arange(1, cells) * hashes.size) // cells]
-    cuts = np.unique(np.stack([hashes[at], values[at]], axis=1), axis=0)
+    quantiles = order[(np.arange(1, cells) * hashes.size) // cells]
+    cuts = np.unique(np.stack([hashes[quantiles], values[quantiles]], axis=1), axis=0)
     if spec.global_best and spec.by:
         # The rows of a key must not be divided: cells begin with its hash.
         cuts = np.unique(np.stack([cuts[:, 0], np.full(cuts.shape[0], LOWEST)], axis=1), axis=0)
@@ -256,6 +253,6 @@ def _strips(axis: Axis, codes: Codes) -> float:
     low, high = np.quantile(codes, [0.05, 0.95], method="nearest")
     ends = np.array([low, high], dtype=np.int64)
     assert axis.within is not None
-    values = decoded(ends) if axis.is_float else ends.astype(np.float64)
+    values = float_values(ends, "float64") if axis.is_float else ends.astype(np.float64)
     spread = float(values[1] - values[0])
     return spread / float(axis.within) if axis.within else np.inf if spread else 0.0

@@ -16,6 +16,7 @@ import pyarrow as pa
 from dovetail.columns.codes import float_values, order_codes, valid_mask
 from dovetail.columns.hashing import GOLDEN, row_hashes
 from dovetail.columns.layout import MAX_TIME_HEADER, SLICE
+from dovetail.columns.partition import parts_by_cell
 from dovetail.conditions.comparison import Kind
 from dovetail.conditions.join_kind import JoinKind
 from dovetail.families.window.encode import (
@@ -59,14 +60,14 @@ class WindowRouter:
             copied, slices = self._slices(spec.grid, kept)
             kept = kept.take(copied).append_column(SLICE, pa.array(slices))
             group = _spread(group[copied]) ^ slices
-        parts = _divided(kept, np.mod(_spread(group), spec.cells))
+        parts = parts_by_cell(kept, np.mod(_spread(group), spec.cells), spec.cells)
         unusable = np.flatnonzero(~usable)
         if side in spec.preserved and unusable.size:
             null_key_rows = block.take(unusable)
             cells = np.mod(row_hashes(null_key_rows, spec.payload[side]), spec.cells)
             if spec.grid is not None:
                 null_key_rows = null_key_rows.append_column(SLICE, pa.array(np.zeros(unusable.size, dtype=np.int64)))
-            parts += _divided(null_key_rows, cells)
+            parts += parts_by_cell(null_key_rows, cells, spec.cells)
         return [(spec.numbers[cell], part) for cell, part in parts]
 
     def top(self, block: pa.RecordBatch) -> int | None:
@@ -114,17 +115,6 @@ def _spread(codes: Index) -> Index:
         hashed = codes.view(np.uint64) * GOLDEN
         hashed = (hashed ^ (hashed >> np.uint64(32))) * np.uint64(0xD6E8FEB86659FD93)
     return (hashed ^ (hashed >> np.uint64(32))).view(np.int64)
-
-
-def _divided(rows: pa.RecordBatch, cells: Index) -> list[tuple[int, pa.RecordBatch]]:
-    if rows.num_rows == 0:
-        return []
-    order = np.argsort(cells, kind="stable")
-    ordered = rows.take(order)
-    present, starts = np.unique(cells[order], return_index=True)
-    ends = [*starts[1:].tolist(), rows.num_rows]
-    ranges = zip(present.tolist(), starts.tolist(), ends, strict=True)
-    return [(cell, ordered.slice(start, end - start)) for cell, start, end in ranges]
 
 
 def choose_grid(

@@ -114,12 +114,12 @@ def materialise(
 
 def _merged(pages: Pages, rows: pa.RecordBatch, runs: list[tuple[Index, Cells]], page_rows: int) -> Materialised:
     """Runs written as they are, then merged: every page of a run is written and read once more."""
-    found = Materialised()
+    window = Materialised()
     written: list[list[int]] = []
     for run, _ in runs:
         written.append([pages.write(_numbered(rows, run[a : a + page_rows])) for a in range(0, run.size, page_rows)])
     if not runs:
-        return found
+        return window
     cells = np.concatenate([cell for _, cell in runs])
     source = np.concatenate([np.full(run.size, at) for at, (run, _) in enumerate(runs)])
     within = np.concatenate([np.arange(run.size) for run, _ in runs])
@@ -128,18 +128,18 @@ def _merged(pages: Pages, rows: pa.RecordBatch, runs: list[tuple[Index, Cells]],
     current: dict[int, tuple[int, pa.RecordBatch]] = {}
     for begin in range(0, order.size, page_rows):
         chosen = order[begin : begin + page_rows]
-        parts, at = [], np.empty(0, dtype=np.int64)
+        parts, targets = [], np.empty(0, dtype=np.int64)
         for run in np.unique(source[chosen]):
             mine = np.flatnonzero(source[chosen] == run)
             for number in np.unique(within[chosen[mine]] // page_rows):
                 if current.get(int(run), (-1, None))[0] != number:
                     current[int(run)] = int(number), pages.read(written[int(run)][int(number)])
-                here = mine[within[chosen[mine]] // page_rows == number]
-                parts.append(current[int(run)][1].take(within[chosen[here]] % page_rows))
-                at = np.concatenate([at, here])
-        batch = concat(parts).take(np.argsort(at, kind="stable"))
-        found.add(pages.write(batch), cells[chosen[0]], cells[chosen[-1]])
-    return found
+                of_page = mine[within[chosen[mine]] // page_rows == number]
+                parts.append(current[int(run)][1].take(within[chosen[of_page]] % page_rows))
+                targets = np.concatenate([targets, of_page])
+        batch = concat(parts).take(np.argsort(targets, kind="stable"))
+        window.add(pages.write(batch), cells[chosen[0]], cells[chosen[-1]])
+    return window
 
 
 def _in_cells(pages: Pages, rows: pa.RecordBatch, runs: list[tuple[Index, Cells]], page_rows: int) -> Materialised:
@@ -151,11 +151,11 @@ def _in_cells(pages: Pages, rows: pa.RecordBatch, runs: list[tuple[Index, Cells]
             if part.size:
                 cell = tuple(cells[part[0]].tolist())
                 _append(pages, grid.setdefault(cell, []), _numbered(rows, run[part]), page_rows)
-    found = Materialised()
+    window = Materialised()
     for cell in sorted(grid):
         for page, _ in grid[cell]:
-            found.add(page, np.array(cell), np.array(cell))
-    return found
+            window.add(page, np.array(cell), np.array(cell))
+    return window
 
 
 def _append(pages: Pages, listed: list[tuple[int, int]], rows: pa.RecordBatch, page_rows: int) -> None:
@@ -178,7 +178,7 @@ def _numbered(rows: pa.RecordBatch, positions: Index) -> pa.RecordBatch:
 
 def spans(left: Materialised, right: Materialised) -> list[tuple[int, int]]:
     """For each page of the left window, the run of pages of the right one that may hold a match."""
-    found = []
+    runs = []
     reach = 1 if max((abs(x) for cell in left.lasts + right.lasts for x in cell[1:]), default=0) < 10**6 else 2
     for first, last in zip(left.firsts, left.lasts, strict=True):
         # The first coordinate is the key, and matches only itself.
@@ -186,8 +186,8 @@ def spans(left: Materialised, right: Materialised) -> list[tuple[int, int]]:
         high = (last[0], *(x + reach for x in last[1:]))
         begin = next((at for at, cell in enumerate(right.lasts) if cell >= low), len(right.lasts))
         end = next((at for at in range(begin, len(right.firsts)) if right.firsts[at] > high), len(right.firsts))
-        found.append((begin, end))
-    return found
+        runs.append((begin, end))
+    return runs
 
 
 def join_pages(
@@ -220,7 +220,7 @@ def _joined_side(
 ) -> Pairs:
     """The best pairs of the rows of one side."""
     one_sided = spec.of_side(side)
-    found: list[tuple[pa.RecordBatch, pa.RecordBatch]] = []
+    best_pairs: list[tuple[pa.RecordBatch, pa.RecordBatch]] = []
     for page, other in _scheduled(windows[side], windows[1 - side], pages):
         batches = (page, other) if side == 0 else (other, page)
         numbers = page.column(_NUMBER).to_numpy()
@@ -229,11 +229,11 @@ def _joined_side(
             continue
         i, j = best(one_sided, *batches, counters, asked=(wanted, None) if side == 0 else (None, wanted))
         if i.size:
-            found.append((batches[0].take(i), batches[1].take(j)))
-    if not found:
+            best_pairs.append((batches[0].take(i), batches[1].take(j)))
+    if not best_pairs:
         none = np.empty(0, dtype=np.int64)
         return none, none
-    sides = [concat([pair[at] for pair in found]) for at in (0, 1)]
+    sides = [concat([pair[at] for pair in best_pairs]) for at in (0, 1)]
     rows = [batch.column(batch.num_columns - 1).to_numpy() for batch in sides]
     kept = best_of_pairs(one_sided, sides[0], sides[1], rows[side], None, counters)
     return rows[0][kept], rows[1][kept]
