@@ -49,8 +49,9 @@ lint: setup-quiet  ## ruff: rules and format
 	@$(PY) -m ruff check .
 	@$(PY) -m ruff format --check .
 
-docs: setup-quiet  ## build the site of the docs into build/site; a link that leads nowhere is an error
-	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet
+# Without --quiet: it keeps warnings from being counted, and --strict would never fail.
+docs: setup-quiet  ## build the site of the docs into build/site; any warning, such as a dead link, is an error
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict
 
 types: setup-quiet  ## mypy, strict, on src
 	@$(PY) -m mypy

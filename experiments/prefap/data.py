@@ -2,7 +2,7 @@
 
 Stocks come from ``stocks.csv``.  The Clouds wind speeds (June and October 2000, every 5 s) are not available;
 hourly wind speeds at the three New York airports in June and October 2013 stand in for them, 1000 rows drawn
-anew for every run.  They take some 25 distinct values, which the paper's data may not.
+again for every run.  They take some 25 distinct values, which the paper's data may not.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ BEGIN, END = "2017-01-03", "2019-12-31"
 
 @dataclass(frozen=True)
 class Task:
-    """One join of the paper: its streams, made anew from a seed, and the comparisons between neighbours."""
+    """One join of the paper: its streams, generated from a seed, and the comparisons between neighbours."""
 
     title: str
     labels: tuple[str, ...]

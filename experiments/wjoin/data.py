@@ -1,4 +1,4 @@
-"""The streams of the experiments, made anew from a seed.  Times are in microseconds."""
+"""The streams of the experiments, generated from a seed.  Times are in microseconds."""
 
 from __future__ import annotations
 

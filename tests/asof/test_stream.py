@@ -26,7 +26,7 @@ TYPES = {"t": pa.int64(), "v": pa.float64(), "w": pa.string(), "n": pa.int64()}
 
 @dataclass
 class Run:
-    """A kernel that is made anew for every micro-batch, with all its state written and read in between."""
+    """A kernel that is made again for every micro-batch, with all its state written and read in between."""
 
     case: Case
     watermark: int | None = None

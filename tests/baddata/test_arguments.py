@@ -20,6 +20,11 @@ from .values import BAD, settled
 # --- without a JVM ---------------------------------------------------------------------------------------------------
 
 PLAIN = {
+    "CFS": (dt.CFS, {}),
+    "FTJ": (dt.FTJ, {}),
+    "OBT": (dt.OBT, {}),
+    "Prefap": (dt.Prefap, {}),
+    "RBM": (dt.RBM, {}),
     "Harvest": (dt.Harvest, {}),
     "RandomDrop": (dt.RandomDrop, {}),
     "after": (dt.after, {"length": 5}),
@@ -84,7 +89,7 @@ def test_functions_that_need_no_spark(name):
         (lambda: dt.RandomDrop(seed=2**64), "seed=18446744073709551616"),
         (lambda: dt.closest("t", within=float("nan")), "within=nan is not a distance"),
         (lambda: dt.after(None), r"after\(None\) is not a window"),
-        (lambda: build_conf(memory=4), "memory=4 is not a size"),
+        (lambda: build_conf(driver_memory=4), "driver_memory=4 is not a size"),
         (lambda: build_conf(master=None), "master=None"),
         (lambda: build_conf(conf=["spark.x"]), "conf="),
         (lambda: dt.plot.rates("/no/such/file"), "the progress file '/no/such/file'"),
@@ -194,14 +199,14 @@ def test_functions_of_frames(static, stream):
     sample = dt.approx_join({"R": static, "S": static}, on="R.id = S.id", memory=10, seed=1)
     text = "SELECT * FROM A, B WHERE A.id < B.id"
     calls = [
-        (dt.estimates, {"sample": sample}, ("sample", "measures", "by", "confidence")),
-        (dt.quality, {"sample": sample, "on": "R.id"}, ("sample", "complete", "on", "over")),
+        (dt.estimates, {"frame": sample}, ("frame", "measures", "by", "confidence")),
+        (dt.quality, {"frame": sample, "on": "R.id"}, ("frame", "complete", "on", "over")),
         (dt.metrics, {"frame": sample, "timeout": 0}, ("frame", "timeout")),
         (dt.explain, {"frame": sample}, ("frame",)),
     ]
     for function, good, names in calls:
         for parameter in names:
-            for value in [*BAD[:: 1 if parameter in ("sample", "frame", "complete") else 3], static]:
+            for value in [*BAD[:: 1 if parameter in ("frame", "complete") else 3], static]:
                 settled(function, **{**good, parameter: value})
     for value in BAD[::2]:
         settled(dt.sql, value)

@@ -190,7 +190,7 @@ def test_streams_and_what_is_said_of_them(spark, tables, cameras, capsys):
 
 
 def test_aggregates_around_a_join_of_streams(spark, tables, cameras):
-    """Spark updates them, or gives all of them anew; it cannot tell when one is final, and says so at the start."""
+    """Spark updates them, or gives all of them again; it cannot tell when one is final, and says so at the start."""
     text = "SELECT A.ObjID, count(*) AS n FROM A, B WINDOW = 3 SECONDS WHERE A.ObjID = B.ObjID GROUP BY A.ObjID"
     counted = dt.sql(text, A=cameras("Camera1"), B=cameras("Camera2"))
     expected = rows(dt.sql(text, A=tables["Camera1"], B=tables["Camera2"]))

@@ -91,12 +91,12 @@ def joins(draw, *, ordered=False):
     sizes = [draw(st.integers(least, most)) for _ in range(n)]
     jitter = draw(st.sampled_from([st.integers(-1, 1), st.integers(-6, 6), st.just(0)]))
     extreme = st.sampled_from([LOWEST, LOWEST + 1, LOWEST + 4, HIGHEST - 4, HIGHEST - 1, HIGHEST])
-    stray = draw(st.sampled_from([None, st.integers(-5, 30), extreme]))
+    outlier = draw(st.sampled_from([None, st.integers(-5, 30), extreme]))
     keys = draw(st.sampled_from([st.just(0), st.integers(0, 1), st.sampled_from([0, LOWEST, HIGHEST])]))
     sides, chosen = [], []
     for i, size in enumerate(sizes):
         near = st.builds(int.__add__, st.just(planted[i]), jitter)
-        rows = draw(lists_of(st.tuples(near if stray is None else near | stray, keys), size))
+        rows = draw(lists_of(st.tuples(near if outlier is None else near | outlier, keys), size))
         if size:
             rows[draw(st.integers(0, size - 1))] = (planted[i], 0)
         rows = sorted(rows) if ordered else rows

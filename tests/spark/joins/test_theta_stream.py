@@ -181,8 +181,8 @@ def simulated(files: int, how: str) -> tuple[Counter, int]:
     found: Counter = Counter()
     by_id = {row["id"]: row for row in taken["A"]}
     for pair, count in expected(taken, in_window, how).items():
-        lonely = len(pair) == 2 and pair[1] is None
-        if not lonely or by_id[pair[0]]["t"] is None or closes(by_id[pair[0]]) <= watermark:
+        unmatched = len(pair) == 2 and pair[1] is None
+        if not unmatched or by_id[pair[0]]["t"] is None or closes(by_id[pair[0]]) <= watermark:
             found[pair] += count
     return found, late
 
@@ -240,7 +240,7 @@ def test_windows_of_time_in_batch_know_no_lateness_and_no_zone(spark, tmp_path, 
 
 
 def test_stream_beside_a_static_input(spark, tmp_path):
-    """Several joins in one query, for its start is the dear part."""
+    """Several joins in one query, for its start is the expensive part."""
     a, b = rows(0, 30), rows(1, 25)
     put(tmp_path / "A", a[:11])
     put(tmp_path / "A", a[11:])

@@ -92,7 +92,7 @@ def test_three_inputs_with_a_path_and_a_condition_of_sparks_own(spark):
 
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
 def test_hows_in_batch_and_in_a_stream_across_a_restart(spark, tmp_path, how):
-    """The stream is stopped and started anew after each file, and gives what the batch gives."""
+    """The stream is stopped and started again after each file, and gives what the batch gives."""
     inputs = {alias: made(alias) for alias in "AB"}
     call = {"on": "A.k = B.k", "time": "ts", "within": {("A", "B"): ("-1 second", "2 seconds")}, "how": how}
     batch = dt.window_join({alias: frame(spark, rows) for alias, rows in inputs.items()}, **call)
