@@ -14,7 +14,7 @@ from decimal import Decimal
 from typing import Literal
 
 from dovetail.conditions.forms import Band, Bound, Equality, Inequality, Term
-from dovetail.conditions.join_kind import How
+from dovetail.conditions.join_kind import How, JoinKind
 
 Kind = Literal["int", "float32", "float64", "rank"]
 """How a type becomes 64-bit codes that keep its order."""
@@ -93,10 +93,11 @@ def build_step(
     input are turned round first.
     """
     as_given = _Builder(left, equalities, comparisons).step()
-    if how in ("left", "semi", "anti", "full"):
+    kind = JoinKind.of(how)
+    if kind.preserved[0] or not kind.pairs:
         return as_given
     turned = _Builder(None, equalities, comparisons, not_points=left).step()
-    if how == "right" or len(turned.axes) < len(as_given.axes):
+    if kind.preserved[1] or len(turned.axes) < len(as_given.axes):
         return turned
     return as_given
 

@@ -90,7 +90,7 @@ def is_unit(word: str) -> bool:
     return unit in MICROSECONDS or unit in _SHORT or unit.removesuffix("s") in _NO_FIXED_LENGTH
 
 
-def duration(value: str | timedelta, *, argument: str) -> int:
+def duration(value: str | timedelta, *, argument: str, zero: bool = False) -> int:
     """Read a length of time as a positive number of whole microseconds.
 
     Parameters
@@ -100,6 +100,8 @@ def duration(value: str | timedelta, *, argument: str) -> int:
         a leading ``INTERVAL`` as in SQL is allowed.
     argument
         The name of the argument that the value came in, for the error message.
+    zero
+        Whether a length of zero is allowed, as for a distance between two times.
 
     Raises
     ------
@@ -121,7 +123,7 @@ def duration(value: str | timedelta, *, argument: str) -> int:
     """
     given = f"{argument}={value!r}"
     if isinstance(value, timedelta):
-        return _checked(value // timedelta(microseconds=1), given)
+        return _checked(value // timedelta(microseconds=1), given, zero=zero)
     if not _is_text(value):
         hint = f"say the unit: {argument}='{value} seconds'" if _is_number(value) else None
         raise ArgumentError(f"{given} is not a length of time", accepted=_ACCEPTED, hint=hint)
@@ -149,7 +151,7 @@ def duration(value: str | timedelta, *, argument: str) -> int:
         total += amount * MICROSECONDS[unit]
     if total != int(total):
         raise ArgumentError(f"{given} is finer than a microsecond", accepted=_ACCEPTED)
-    return _checked(int(total), given)
+    return _checked(int(total), given, zero=zero)
 
 
 def in_words(microseconds: int) -> str:
@@ -173,8 +175,8 @@ def _is_number(value: object) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
-def _checked(microseconds: int, given: str) -> int:
-    if microseconds < 1:
+def _checked(microseconds: int, given: str, *, zero: bool) -> int:
+    if microseconds < (0 if zero else 1):
         raise ArgumentError(f"{given} is not longer than zero", accepted=_ACCEPTED)
     if microseconds > _LONGEST:
         raise ArgumentError(f"{given} is longer than Spark can count", accepted="at most 106751991 days")

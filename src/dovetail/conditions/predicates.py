@@ -61,6 +61,8 @@ def parse(text: str, columns: Mapping[str, Sequence[str]]) -> Predicate:
         raise PredicateError(f"on={text!r} is not SQL text", accepted=ACCEPTED)
     clauses = Clauses(read(text, columns))
     parts = list(dict.fromkeys(part for span in clauses.conjuncts() for part in _classified(clauses, span)))
+    # TRUE decides nothing, and no input has to wait for Spark to say so.
+    parts = [part for part in parts if not (isinstance(part, Rest) and part.sql.strip("() ").upper() == "TRUE")]
     return Predicate(
         text=text,
         equalities=tuple(part for part in parts if isinstance(part, Equality)),

@@ -12,7 +12,7 @@ from typing import Any
 
 from dovetail.conditions.criteria import Criterion, least, most
 from dovetail.conditions.forms import Band, Filter, Part, Predicate, Rest, Term
-from dovetail.conditions.join_kind import JoinKind
+from dovetail.conditions.join_kind import How, JoinKind
 from dovetail.conditions.literals import Value
 from dovetail.conditions.names import bare
 from dovetail.errors import in_statement
@@ -159,13 +159,19 @@ def _theta(step: _Step, text: str, facts: Facts) -> JoinCall | None:
     refuse_two_streams(text, step.join.slice.start, inputs, facts)
     how = step.join.how
     keys = _Keys(inputs, facts)
-    moved = _commuting(step, conditions, keys, 0) if how in ("left", "semi", "anti") else frozenset()
+    moved = _commuting(step, conditions, keys, 0) if _keeps_left_only(how) else frozenset()
     on = conditions.joined(step.join.on)
     if inputs[0].nested:
         on = " AND ".join(f"({conditions.within(part.sql, inputs)})" for part in parts_of(predicate))
     options = {"on": on, "how": how} | broadcast(step.block, inputs)
     why = "the hint asks for it" if equal else f"no equality connects {inputs[0].alias} with {right}"
     return JoinCall("theta", tuple(keys.inputs), options, step.slice, why, moved)
+
+
+def _keeps_left_only(how: How) -> bool:
+    """Whether each row of the result has a row of the left input, and each of those may come out unmatched or once."""
+    kind = JoinKind.of(how)
+    return kind.preserved == (True, False) or not kind.pairs
 
 
 def _commuting(step: _Step, conditions: Conditions, keys: _Keys, side: int) -> frozenset[Slice]:
