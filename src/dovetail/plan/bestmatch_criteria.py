@@ -134,7 +134,7 @@ def _within(criterion: Closest, kind: KeyType) -> int | float | None:
                 f"{criterion}: the column holds times, and within={within!r} is a number",
                 accepted="a length of time, such as within='10 minutes'",
             )
-        return duration(within, argument="within") // kind.micros
+        return duration(within, argument="within", zero=True) // kind.micros
     if not isinstance(within, int | float | Decimal):
         raise ArgumentError(
             f"{criterion}: the column holds numbers, and within={within!r} is a length of time",

@@ -259,3 +259,21 @@ def test_what_is_refused(spark, both, tmp_path):
         dt.bestmatch_join({"R": streams["R"], "S": frames["S"]}, on=[near], how="left")
     with pytest.raises(ArgumentError, match="two"):
         dt.bestmatch_join({**frames, "Q": frames["R"]}, on=[near])
+
+
+def test_distances_and_sums_at_the_end_of_64_bits(spark):
+    wide = spark.createDataFrame([(1, 2**62, 1), (2, -(2**62), 2)], "id int, b bigint, k int")
+    far = dt.bestmatch_join({"R": wide, "S": wide}, on=[dt.closest("b", within=2**62)], how="left", sample=False)
+    assert {(row.R.id, row.S.id) for row in far.collect()} == {(1, 1), (2, 2)}
+    # 2**62 + 2**62 leaves 64 bits, but these rows have different keys and are no pair.
+    left = spark.createDataFrame([(1, 2**62, 1), (2, 5, 2)], "id int, b bigint, k int")
+    right = spark.createDataFrame([(3, 7, 1), (4, 2**62, 2)], "id int, b bigint, k int")
+    least = dt.bestmatch_join({"R": left, "S": right}, on=[dt.least("R.b + S.b")], by="k")
+    assert {(row.R.id, row.S.id) for row in least.collect()} == {(1, 3), (2, 4)}
+
+
+def test_a_column_may_be_called_like_an_alias_and_a_column(spark):
+    left = spark.createDataFrame([(1, 10), (2, 20)], "x int, `R.x` int")
+    right = spark.createDataFrame([(12,)], "y int")
+    joined = dt.bestmatch_join({"R": left, "S": right}, on=[dt.closest("R.x", "y")])
+    assert [row.R.x for row in joined.collect()] == [1]

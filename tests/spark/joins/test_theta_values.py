@@ -140,3 +140,20 @@ def test_cell_numbers_go_where_spark_sends_them(spark):
     for partitions in (1, 3, 8, 200):
         want = [row[0] for row in made.select(F.expr(f"pmod(hash(x), {partitions})")).collect()]
         assert spark_partition(keys, partitions).tolist() == want
+
+
+@pytest.mark.parametrize("ansi", ["true", "false"])
+@pytest.mark.parametrize("condition", ["a.i <= b.f", "a.l = b.f", "a.i > b.f", "a.l < b.f"])
+def test_integers_and_floats_compare_as_spark_compares_them(spark, ansi, condition):
+    """Under ANSI as doubles, without it as floats: 16777217 = CAST(16777216 AS FLOAT) there."""
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    spark.conf.set("spark.sql.ansi.enabled", ansi)
+    try:
+        numbers = [16777215, 16777216, 16777217, 16777219, 5]
+        a = spark.createDataFrame([(n, n) for n in numbers], "i int, l bigint")
+        b = spark.createDataFrame([(float(n),) for n in (16777215, 16777216, 16777218, 5)], "f float")
+        found = dt.theta_join({"a": a, "b": b}, on=condition).select("a.i", "b.f")
+        by_spark = a.alias("a").join(b.alias("b"), F.expr(condition)).select("a.i", "b.f")
+        assert sorted(found.collect()) == sorted(by_spark.collect())
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before)

@@ -223,3 +223,10 @@ def test_streams_need_a_watermark_and_company_of_their_kind(spark, tmp_path):
     assert dt.window_join({"A": raw, "B": stream(spark, tmp_path / "B")}, **call, lateness="1 second").isStreaming
     with pytest.raises(ArgumentError, match=r"static input\(s\) B beside the stream\(s\) A"):
         dt.window_join({"A": stream(spark, tmp_path / "A"), "B": frame(spark, made("B", 3))}, **call)
+
+
+def test_a_condition_that_is_true_decides_nothing(spark):
+    a = spark.createDataFrame([(1, 0), (2, 100)], "id int, t int")
+    b = spark.createDataFrame([(3, 4)], "id int, t int")
+    kept = dt.window_join({"A": a, "B": b}, on="TRUE", time="t", within=5, how="left")
+    assert {(row.A.id, row.B and row.B.id) for row in kept.collect()} == {(1, 3), (2, None)}

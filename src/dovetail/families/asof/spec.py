@@ -182,7 +182,7 @@ def distance(within: Within | None, kind: KeyType) -> int | float | None:
                 f"{given} is a number, but the time columns are of type {kind.ddl}",
                 accepted="a length of time, such as '10 seconds' or a timedelta",
             )
-        return duration(within, argument="within") // kind.micros
+        return duration(within, argument="within", zero=True) // kind.micros
     if isinstance(within, bool) or not isinstance(within, int | float | Decimal):
         raise UnsupportedTypeError(
             f"{given} is not a number, but the time columns are of type {kind.ddl}", accepted="a number, 0 or more"

@@ -40,12 +40,12 @@ def encode(spec: BestSpec, left: pa.RecordBatch, right: pa.RecordBatch) -> tuple
         [column if rows.size == len(column) else column.take(rows) for column in columns]
         for columns, rows in zip(keys, positions, strict=True)
     ]
-    groups = _groups(spec.by, keys[0], keys[1])
+    groups = _groups(spec.by, keys[0], keys[1], (positions[0].size, positions[1].size))
     first = len(spec.by)
     values = [axis_values(spec, columns[first:], rows.size) for columns, rows in zip(keys, positions, strict=True)]
     for at, axis in enumerate(spec.compiled):
         if axis.rule == "sum_int":
-            _check_sums(values[0][:, at], values[1][:, at])
+            _check_sums(values[0][:, at], values[1][:, at], groups)
     sets = _sets(spec, keys)
     return tuple(Rows(positions[s], groups[s], values[s], sets[s]) for s in (0, 1))  # type: ignore[return-value]
 
@@ -77,9 +77,10 @@ def codes_of(kind: Kind, left: Column, right: Column) -> tuple[Codes, Codes]:
     return order_codes(left, kind), order_codes(right, kind)
 
 
-def _groups(by: tuple[Kind, ...], left: list[Column], right: list[Column]) -> tuple[Codes, Codes]:
-    """One number for each combination of keys, the same on both sides."""
-    rows = len(left[0]) if left else 0, len(right[0]) if right else 0
+def _groups(
+    by: tuple[Kind, ...], left: list[Column], right: list[Column], rows: tuple[int, int]
+) -> tuple[Codes, Codes]:
+    """One number for each combination of keys, the same on both sides; a join may have no key columns at all."""
     if not by:
         return np.zeros(rows[0], dtype=np.int64), np.zeros(rows[1], dtype=np.int64)
     both = np.zeros(sum(rows), dtype=np.int64)
@@ -91,16 +92,39 @@ def _groups(by: tuple[Kind, ...], left: list[Column], right: list[Column]) -> tu
     return both[: rows[0]], both[rows[0] :]
 
 
-def _check_sums(left: Codes, right: Codes) -> None:
+def _check_sums(left: Codes, right: Codes, groups: tuple[Codes, Codes]) -> None:
+    """Refuse sums beyond 64 bits of rows that may be a pair: those with equal keys."""
     if left.size == 0 or right.size == 0:
         return
     ends = int(left.min()) + int(right.min()), int(left.max()) + int(right.max())
-    if ends[0] < -(2**63) or ends[1] >= 2**63:
+    if _beyond(ends):
+        both = np.intersect1d(*groups)
+        least, most = (
+            [_extremes(extreme, values, numbers, both) for values, numbers in zip((left, right), groups, strict=True)]
+            for extreme in (np.minimum, np.maximum)
+        )
+        sums = [(int(a) + int(b), int(c) + int(d)) for a, b, c, d in zip(*least, *most, strict=True)]
+        ends = min((low for low, _ in sums), default=0), max((high for _, high in sums), default=0)
+    if _beyond(ends):
         raise DovetailError(
             f"a sum in least() or most() leaves 64 bits: it would lie between {ends[0]} and {ends[1]}",
             accepted="sums between -9223372036854775808 and 9223372036854775807",
             hint="cast one of the terms, such as CAST(R.cost AS DOUBLE) + S.cost",
         )
+
+
+def _beyond(ends: tuple[int, int]) -> bool:
+    return ends[0] < -(2**63) or ends[1] >= 2**63
+
+
+def _extremes(extreme: np.ufunc, values: Codes, groups: Codes, wanted: Codes) -> Codes:
+    """The least or the largest value of each group that is wanted; both lists of groups are in ascending order."""
+    order = np.argsort(groups, kind="stable")
+    order = order[np.isin(groups[order], wanted)]
+    if not order.size:
+        return np.empty(0, dtype=np.int64)
+    result: Codes = extreme.reduceat(values[order], np.searchsorted(groups[order], wanted))
+    return result
 
 
 def _sets(spec: BestSpec, keys: list[list[Column]]) -> list[Sets]:

@@ -106,9 +106,14 @@ def _ends(ordered: Index) -> Index:
 def _kinds(spec: BestSpec, *, grouped: bool) -> tuple[Index, Index]:
     kinds = [axis.number for axis in spec.compiled]
     limits = [axis.limit for axis in spec.compiled]
-    if grouped and spec.by:
+    if grouped and _by_group(spec):
         kinds, limits = [NEAR_INT, *kinds], [LOWEST, *limits]
     return np.array(kinds, dtype=np.int64), np.array(limits, dtype=np.int64)
+
+
+def _by_group(spec: BestSpec) -> bool:
+    """Whether the group is an axis of the search: with keys, and where nothing else is, since a tree needs an axis."""
+    return bool(spec.by) or not spec.compiled
 
 
 class PairSearch:
@@ -123,7 +128,7 @@ class PairSearch:
 
     def _values(self, rows: Rows) -> Matrix:
         """Axis values, and the key number as a further axis: at distance 0 it costs every candidate the same."""
-        values = np.column_stack([rows.groups, rows.values]) if self._spec.by else rows.values
+        values = np.column_stack([rows.groups, rows.values]) if _by_group(self._spec) else rows.values
         return np.ascontiguousarray(values)
 
     def best(self, asked: Index | None, counters: Counters) -> Pairs:

@@ -25,7 +25,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.columns.codes import LOWEST, Codes, float_band, float_codes, float_values, int_band, order_codes
+from dovetail.columns.codes import HIGHEST, LOWEST, Codes, float_band, float_codes, float_values, int_band, order_codes
 from dovetail.columns.numba_cache import njit
 from dovetail.columns.segments import pack, unpack
 from dovetail.columns.spark_hash import cell_numbers
@@ -139,7 +139,7 @@ class Routing:
         assert axis.within is not None
         width = SLICE * axis.within if axis.within else 1
         if not axis.is_float:
-            return codes // int(width)
+            return codes // min(int(width), HIGHEST)
         with np.errstate(over="ignore"):
             # Clipped, so that no value leaves 64 bits: clipped values share one strip.
             return np.floor(np.clip(np.nan_to_num(float_values(codes, "float64") / width), -(2.0**60), 2.0**60)).astype(
@@ -254,5 +254,7 @@ def _strips(axis: Axis, codes: Codes) -> float:
     ends = np.array([low, high], dtype=np.int64)
     assert axis.within is not None
     values = float_values(ends, "float64") if axis.is_float else ends.astype(np.float64)
-    spread = float(values[1] - values[0])
+    with np.errstate(invalid="ignore", over="ignore"):
+        # Infinity less infinity is NaN: such values lie in one strip.
+        spread = float(np.nan_to_num(values[1] - values[0]))
     return spread / float(axis.within) if axis.within else np.inf if spread else 0.0

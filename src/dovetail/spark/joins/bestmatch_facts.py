@@ -72,7 +72,7 @@ def _columns(
     """A column of each input, by its name or by alias and name; `comparison` says what compares them, in messages."""
     (left, left_frame), (right, right_frame) = frames.items()
     fields = [
-        field_of(alias, frame, _unqualified(alias, name), where)
+        field_of(alias, frame, _unqualified(alias, frame, name), where)
         for alias, frame, name in ((left, left_frame, names[0]), (right, right_frame, names[1]))
     ]
     return ColumnPair(
@@ -85,9 +85,11 @@ def _columns(
     )
 
 
-def _unqualified(alias: str, name: str) -> str:
-    """The name of a column without the alias in front of it."""
-    return name[len(alias) + 1 :] if name.casefold().startswith(f"{alias.casefold()}.") else name
+def _unqualified(alias: str, frame: DataFrame, name: str) -> str:
+    """The name of a column without the alias in front of it; a column may have such a name itself."""
+    own = name.casefold() in (column.casefold() for column in frame.columns)
+    qualified = name.casefold().startswith(f"{alias.casefold()}.")
+    return name[len(alias) + 1 :] if qualified and not own else name
 
 
 def _common(kinds: Sequence[T.DataType], comparison: str | None, *, elements: bool) -> KeyType | None:
