@@ -218,3 +218,9 @@ def shuffle_partitions(frames: Mapping[str, DataFrame]) -> int:
     """How many partitions the session gives a shuffle."""
     session = next(iter(frames.values())).sparkSession
     return int(session.conf.get("spark.sql.shuffle.partitions") or 200)
+
+
+def is_ansi(frames: Mapping[str, DataFrame]) -> bool:
+    """Whether the session follows ANSI SQL, which decides in which type Spark compares some numbers."""
+    session = next(iter(frames.values())).sparkSession
+    return str(session.conf.get("spark.sql.ansi.enabled")).lower() == "true"

@@ -66,9 +66,9 @@ def _first_line(error: AnalysisException) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), "")
 
 
-def compared_type(left: T.DataType, right: T.DataType, what: str) -> KeyType:
+def compared_type(left: T.DataType, right: T.DataType, what: str, *, ansi: bool = True) -> KeyType:
     """The type in which Spark compares two values, with what the kernels need to know about it."""
-    common = _common(left, right)
+    common = _common(left, right, ansi=ansi)
     if common is None:
         raise UnsupportedTypeError(
             f"{what} compares {left.simpleString()} with {right.simpleString()}",
@@ -78,13 +78,13 @@ def compared_type(left: T.DataType, right: T.DataType, what: str) -> KeyType:
     return common
 
 
-def _common(left: T.DataType, right: T.DataType) -> KeyType | None:
+def _common(left: T.DataType, right: T.DataType, *, ansi: bool) -> KeyType | None:
     if isinstance(left, T.NullType):
         left = right
     if isinstance(right, T.NullType):
         right = left
     if isinstance(left, T.FractionalType | T.IntegralType) and isinstance(right, T.FractionalType | T.IntegralType):
-        return _numeric(left, right)
+        return _numeric(left, right, ansi=ansi)
     times = (T.DateType, T.TimestampType, T.TimestampNTZType)
     if isinstance(left, times) and isinstance(right, times):
         if isinstance(left, T.DateType) and isinstance(right, T.DateType):
@@ -108,7 +108,7 @@ def _common(left: T.DataType, right: T.DataType) -> KeyType | None:
     return None
 
 
-def _numeric(left: T.DataType, right: T.DataType) -> KeyType | None:
+def _numeric(left: T.DataType, right: T.DataType, *, ansi: bool) -> KeyType | None:
     if isinstance(left, T.DecimalType) or isinstance(right, T.DecimalType):
         if isinstance(left, T.DoubleType | T.FloatType) or isinstance(right, T.DoubleType | T.FloatType):
             return KeyType("DOUBLE", "float64")
@@ -124,11 +124,10 @@ def _numeric(left: T.DataType, right: T.DataType) -> KeyType | None:
         return KeyType("BIGINT", "int")
     if isinstance(left, T.DoubleType) or isinstance(right, T.DoubleType):
         return KeyType("DOUBLE", "float64")
-    if isinstance(left, T.FloatType) and isinstance(right, T.FloatType):
-        return KeyType("FLOAT", "float32")
-    # One float and one integer: Spark compares them as doubles from 4.0 on under ANSI, which is also exact for
-    # every float and every 32-bit integer.
-    return KeyType("DOUBLE", "float64")
+    both_float = isinstance(left, T.FloatType) and isinstance(right, T.FloatType)
+    # A float and an integer: under ANSI Spark compares them as doubles, without it as floats, where 16777217 equals
+    # 16777216.
+    return KeyType("DOUBLE", "float64") if ansi and not both_float else KeyType("FLOAT", "float32")
 
 
 def _as_decimal(kind: T.DataType) -> T.DecimalType:
@@ -150,19 +149,21 @@ def clocks_change(zone: str) -> bool:
 
 
 def typed_conjuncts(
-    predicate: Predicate, types: Mapping[Term, T.DataType], *, zone: str = "UTC"
+    predicate: Predicate, types: Mapping[Term, T.DataType], *, zone: str = "UTC", ansi: bool = True
 ) -> tuple[list[tuple[Equality, KeyType]], list[tuple[Inequality | Band, KeyType]]]:
     """Each conjunct with the type in which its two sides are compared."""
     equalities = [
-        (e, compared_type(types[e.left], types[e.right], f"{e.left.sql} = {e.right.sql}")) for e in predicate.equalities
+        (e, compared_type(types[e.left], types[e.right], f"{e.left.sql} = {e.right.sql}", ansi=ansi))
+        for e in predicate.equalities
     ]
     comparisons: list[tuple[Inequality | Band, KeyType]] = []
     for inequality in predicate.inequalities:
         what = f"{inequality.left.sql} {'<' if inequality.strict else '<='} {inequality.right.sql}"
-        comparisons.append((inequality, compared_type(types[inequality.left], types[inequality.right], what)))
+        kind = compared_type(types[inequality.left], types[inequality.right], what, ansi=ansi)
+        comparisons.append((inequality, kind))
     for band in predicate.bands:
         what = f"{band.left.sql} - {band.right.sql}"
-        kind = compared_type(types[band.left], types[band.right], what)
+        kind = compared_type(types[band.left], types[band.right], what, ansi=ansi)
         if kind.ddl == "TIMESTAMP" and clocks_change(zone):
             # Spark subtracts timestamps as local times.  In a zone whose clocks never change, instants give the same.
             kind = KeyType("TIMESTAMP_NTZ", "int", micros=1)

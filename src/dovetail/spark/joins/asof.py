@@ -21,7 +21,7 @@ from dovetail.families.asof.stream import STREAM_METRICS, AsofKernel
 from dovetail.plan.asof import AsofPlan, Columns, DerivedColumn, Facts, SideFacts
 from dovetail.plan.time_columns import check_final_times
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, shuffled_join
-from dovetail.spark.frames import field_of, identity, same_session, shuffle_partitions
+from dovetail.spark.frames import field_of, identity, is_ansi, same_session, shuffle_partitions
 from dovetail.spark.keys import ddl_of
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
@@ -40,14 +40,16 @@ def asof_facts(frames: Mapping[str, DataFrame], columns: Columns) -> tuple[Colum
     ]
     time = [field_of(alias, frames[alias], columns.time[side], "time=") for side, alias in enumerate(frames)]
     ties = tuple(field_of(right, frames[right], name, "ties=").name for name in columns.ties)
+    ansi = is_ansi(frames)
     keys = tuple(
-        compared_type(a.dataType, b.dataType, f"{left}.{a.name} = {right}.{b.name}") for a, b in zip(*by, strict=True)
+        compared_type(a.dataType, b.dataType, f"{left}.{a.name} = {right}.{b.name}", ansi=ansi)
+        for a, b in zip(*by, strict=True)
     )
     streams = frozenset(alias for alias, frame in frames.items() if frame.isStreaming)
     if len(streams) == 2:
         check_final_times([time_column(alias, frames[alias], time[side].name) for side, alias in enumerate(frames)])
     what = f"{left}.{time[LEFT].name} with {right}.{time[RIGHT].name}"
-    compared = compared_type(time[LEFT].dataType, time[RIGHT].dataType, what)
+    compared = compared_type(time[LEFT].dataType, time[RIGHT].dataType, what, ansi=ansi)
     sides = [
         _side_facts(frames[alias], [*zip(by[side], keys, strict=True), (time[side], compared)])
         for side, alias in enumerate(frames)

@@ -38,7 +38,7 @@ from dovetail.families.theta.stages import FitStage, RouteStage
 from dovetail.plan.theta import Facts
 from dovetail.plan.theta_plan import ThetaPlan, ThetaStep
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, shuffled_join
-from dovetail.spark.frames import Side, conjunction, filtered_sides, same_session, shuffle_partitions
+from dovetail.spark.frames import Side, conjunction, filtered_sides, is_ansi, same_session, shuffle_partitions
 from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
@@ -66,7 +66,7 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
         check_rest(reduce(lambda a, b: a.crossJoin(b), empty), rest.sql)
     session = next(iter(frames.values())).sparkSession
     zone = session.conf.get("spark.sql.session.timeZone") or "UTC"
-    equalities, comparisons = typed_conjuncts(predicate, types, zone=zone)
+    equalities, comparisons = typed_conjuncts(predicate, types, zone=zone, ansi=is_ansi(frames))
     return Facts(
         streams=frozenset(alias for alias, frame in frames.items() if frame.isStreaming),
         equalities=tuple(equalities),
