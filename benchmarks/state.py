@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+import _state_packing
 import _state_ways
 import duckdb
 import numpy as np
@@ -32,6 +33,7 @@ from rich.console import Console
 from rich.table import Table
 
 # Workers cannot import a module that stands beside a script, so its functions travel whole.
+cloudpickle.register_pickle_by_value(_state_packing)
 cloudpickle.register_pickle_by_value(_state_ways)
 
 # b takes minutes and k may too, so both run only when named: --only a,b

@@ -1,7 +1,7 @@
 """The compiled sweep of the merge W-join (MW-join), section 3.2 of the paper, and of its local conservative form.
 
-The paper's two modes are here in spirit, corrected in five points.  ``tests/window/test_paper.py`` keeps the printed
-version, and the smallest inputs on which it differs.
+The paper's two modes are here in spirit, corrected in five points.  ``tests/window/test_printed_merge.py`` keeps the
+printed version, and the smallest inputs on which it differs.
 
 1. *A starting tuple joins everything.*  Where Mode 1 finds new starting N_tuples, the paper checks these N_tuples
    alone.  A new row among them never meets the other rows that the buffers kept from before, and their matches are
