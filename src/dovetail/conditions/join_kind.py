@@ -58,12 +58,6 @@ class JoinKind:
         return self.how in ("left", "full", "anti"), self.how in ("right", "full")
 
     @property
-    def filterable(self) -> tuple[bool, bool]:
-        """Of which sides rows that cannot match may be dropped before the join."""
-        keeps_left, keeps_right = self.preserved
-        return not keeps_left, not keeps_right
-
-    @property
     def emitted(self) -> tuple[bool, bool]:
         """Which sides have columns in the result."""
         return True, self.pairs

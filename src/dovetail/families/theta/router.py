@@ -125,11 +125,6 @@ class Routing:
         last = _cells(self.bounds, hashes, high, HIGHEST)
         return _spans(first, last)
 
-    def starts_here(self, cell: int, hashes: Index, starts: Codes) -> npt.NDArray[np.bool_]:
-        """Which intervals of an overlap join start in `cell`; the others reach into it from before."""
-        here: npt.NDArray[np.bool_] = _cells(self.bounds, hashes, starts, LOWEST) == cell
-        return here
-
     def to_buffer(self) -> pa.Buffer:
         """The routing as bytes, for its way to the workers."""
         head = {"mode": self.mode, "axes": self.axes, "bounds": self.bounds.hash.size}
