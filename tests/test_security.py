@@ -20,7 +20,7 @@ from dovetail.families.bestmatch.paper import pages
 from dovetail.jobs import read_job
 from dovetail.spark.runtime import session as session_module
 from dovetail.spark.runtime.session import build_conf
-from dovetail.statements.statement import read_statement
+from dovetail.statements.syntax.statement import read_statement
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "dovetail"

@@ -13,7 +13,7 @@ from dovetail.conditions.predicates import parse
 from dovetail.errors import MOST_PARTITIONS, ArgumentError
 from dovetail.jobs import read_job
 from dovetail.spark.runtime.session import build_conf
-from dovetail.statements.statement import read_statement
+from dovetail.statements.syntax.statement import read_statement
 
 from .values import BAD, settled
 

@@ -11,7 +11,7 @@ from dovetail.conditions.criteria import Closest, Extreme, Overlap, Prefer, Youn
 from dovetail.errors import ArgumentError, DovetailError, PredicateError, StatementError, UnboundedJoinError
 from dovetail.statements.calls import Facts
 from dovetail.statements.decide import Decision, decide, left_to_spark
-from dovetail.statements.statement import read_statement
+from dovetail.statements.syntax.statement import read_statement
 
 COLUMNS = {
     name: ("k", "x", "y", "ts", f"only_{name.lower()}") for name in ("A", "B", "C", "R", "S", "T")

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from tests.sql.papers import PRINTED
 
 from dovetail.errors import StatementError
-from dovetail.statements.dialect import read_query
-from dovetail.statements.grammar import Agreeing, Extreme, Memory, Ordered, Shed, Time, Window
-from dovetail.statements.statement import read_statement
+from dovetail.statements.syntax.dialect import read_query
+from dovetail.statements.syntax.grammar import Agreeing, Extreme, Memory, Ordered, Shed, Time, Window
+from dovetail.statements.syntax.statement import read_statement
 
 
 def extras(tail: str):
@@ -63,7 +63,16 @@ def test_times_and_memory():
 def test_shedding():
     assert extras("WINDOW = 5 SECONDS SHED HARVEST WHERE A.x = 1").shed == Shed(41, harvest=True)
     found = extras("WINDOW = 5 s SHED random drop SEED 7 TARGET 2 SECONDS THROTTLE 0.5").shed
-    assert (found.harvest, found.throttle, found.target, found.seed) == (False, 0.5, "2 SECONDS", 7)
+    assert found == Shed(35, harvest=False, options={"seed": 7, "target": "2 SECONDS", "throttle": 0.5})
+    every = (
+        "SAMPLE 0.2 MEMORY 64 MB BASIC WINDOW 1 SECOND METHOD 'double-sided' METRIC output HISTOGRAMS pair "
+        "KEEP selected BOOST 1.5 TARGET 3"
+    )
+    options = extras(f"WINDOW = 5 s SHED HARVEST {every}").shed.options
+    assert options == {
+        "sample_fraction": 0.2, "memory": "64 MB", "basic_window": "1 SECOND", "method": "double-sided",
+        "metric": "output", "histograms": "pair", "keep": "selected", "boost": 1.5, "target": 3,
+    }  # fmt: skip
     assert not read_query("SELECT shed.x FROM a shed JOIN b ON shed.x = b.x").meta["extras"]
 
 
@@ -122,7 +131,8 @@ def test_a_window_of_spark_beside_ours():
         ("SELECT * FROM R BESTMATCH JOIN S ON R.x minAttrDist WHERE 1 = 1", 1, "WHERE"),
         ("SELECT * FROM R, S WITHIN MEMORY much", 1, "much"),
         ("SELECT * FROM R, S WITHIN MEMORY 5 SEED x", 1, "x"),
-        ("SELECT *\nFROM R\nWHERE x = = 2", 3, "= 2"),
+        ("SELECT *\nFROM R, S WINDOW = 5 s\nWHERE x = = 2", 3, "= 2"),
+        ("SELECT * FROM A, B WINDOW = 5 s SHED HARVEST SEED 1 SEED 2", 1, "2"),
         ("SELECT * FROM R WHERE 'abc", 1, "'abc"),
         ("SELECT 1; SELECT 2", 1, "; SELECT 2"),
         ("INSERT INTO t SELECT 1", 1, "INSERT"),
@@ -136,6 +146,12 @@ def test_errors_point_at_the_place(text, line, at):
     caret = len(given[2]) - 1
     assert given[2][caret] == "^"
     assert given[1][caret:].startswith(at)
+
+
+def test_what_cannot_be_read_and_uses_no_clause_is_left_to_spark():
+    statement = read_statement("SELECT *\nFROM R\nWHERE x = = 2")
+    assert statement.blocks == ()
+    assert str(statement.unread).startswith("SQL, line 3: ")
 
 
 @pytest.mark.parametrize("text", ["", "  ;", None, 5, "SELECT (" * 3000])

@@ -8,15 +8,16 @@ import sys
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dovetail.statements.attributes import Attribute, Offer
 from dovetail.statements.calls import JoinInput
-from dovetail.statements.grammar import Slice
 from dovetail.statements.rewrite import Edits, input_query, placeholder, placeholders, scoped, template
-from dovetail.statements.statement import read_statement
+from dovetail.statements.syntax.grammar import Slice
+from dovetail.statements.syntax.statement import read_statement
 
 
 def test_importing_it_does_not_import_pyspark_and_leaves_the_function():
     code = (
-        "import sys, dovetail.statements.dialect, dovetail.statements.decide, dovetail as dt\n"
+        "import sys, dovetail.statements.syntax.dialect, dovetail.statements.decide, dovetail as dt\n"
         "assert callable(dt.sql)\n"
         "assert not any(name.split('.')[0] == 'pyspark' for name in sys.modules)"
     )
@@ -70,9 +71,10 @@ def test_stars_hints_and_group_by_window():
     text = """SELECT /*+ BROADCAST(S), DOVETAIL */ *, R.*, count(*), struct(* EXCEPT (x)), (SELECT * FROM T)
               FROM R, S GROUP BY window(ts, '5 seconds'), ALL"""
     outer = read_statement(text).blocks[-1]
-    assert [text[star.offset :][:3] for star in outer.stars] == ["*, ", "* E"]
+    assert [text[star.offset :][:3] for star in outer.stars] == ["*, ", "R.*", "* E"]
+    assert [star.alias for star in outer.stars] == [None, "R", None]
     assert outer.stars[0].excepted is None
-    assert text[outer.stars[1].excepted :].startswith("x)")
+    assert text[outer.stars[2].excepted :].startswith("x)")
     assert outer.hints == {"BROADCAST": ("S",), "DOVETAIL": ()}
     assert outer.hint.of(text) == "/*+ BROADCAST(S), DOVETAIL */"
 
@@ -109,6 +111,12 @@ def test_braces_survive_formatting(text):
 
 def test_queries_of_inputs():
     one = JoinInput("a", ("a",), conditions=("(`a`.`x` > 1)",), keys=(("__key_0", "`a`.`x` + 1"),))
-    assert input_query(one, "t AS `a`") == "SELECT `a`.*, `a`.`x` + 1 AS `__key_0` FROM t AS `a` WHERE (`a`.`x` > 1)"
+    columns = {"a": ["x"], "b": ["id", "y"]}
+    expected = "SELECT `a`.*, `a`.`x` + 1 AS `__key_0` FROM t AS `a` WHERE (`a`.`x` > 1)"
+    assert input_query(one, "t AS `a`", Offer(()), columns) == expected
     two = JoinInput("a_b", ("a", "b"))
-    assert input_query(two, "t") == "SELECT struct(`a`.*) AS `a`, struct(`b`.*) AS `b` FROM t"
+    assert input_query(two, "t", Offer(()), columns) == "SELECT struct(`a`.*) AS `a`, struct(`b`.*) AS `b` FROM t"
+    merging = Offer((Attribute("id", None), Attribute("x", "a")), (Attribute("id", "b"),))
+    assert input_query(two, "t", merging, columns) == (
+        "SELECT struct(`a`.*) AS `a`, struct(`b`.`id` AS `id`, `b`.`y` AS `y`) AS `b`, `id` AS `__merged_0` FROM t"
+    )

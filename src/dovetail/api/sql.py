@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from dovetail.api.joins import JOINS
 from dovetail.statements.orders import register_order
-from dovetail.statements.statement import read_statement
+from dovetail.statements.syntax.commands import read_command
+from dovetail.statements.syntax.parameters import bind
+from dovetail.statements.syntax.statement import read_statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -14,15 +17,18 @@ if TYPE_CHECKING:
 __all__ = ["register_order", "sql"]
 
 
-def sql(text: str, /, **frames: DataFrame) -> DataFrame:
-    """Run a Spark SQL query that may use the joins of this library.
+def sql(text: str, /, args: Mapping[str, Any] | Sequence[Any] | None = None, **frames: DataFrame) -> DataFrame:
+    """Run a Spark SQL statement that may use the joins of this library.
 
     Parameters
     ----------
     text : str
         One query.  Besides Spark SQL it may use ``WINDOW`` and ``DWINDOW`` after FROM, ``BESTMATCH JOIN``,
         ``ASOF JOIN`` and ``WITHIN MEMORY``.  Dovetail also runs plain joins on inequalities; joins with an equality
-        stay with Spark.
+        stay with Spark.  ``INSERT``, ``CREATE TABLE ... AS`` and ``CREATE TEMPORARY VIEW ... AS`` may precede the
+        query; they are carried out at once, as in Spark.
+    args : dict or list, optional
+        Values of the parameters: a dictionary for ``:name``, a list for ``?``.
     **frames : DataFrame
         DataFrames by the table names that the statement uses for them.  Other names are tables and views of the
         session.
@@ -69,4 +75,6 @@ def sql(text: str, /, **frames: DataFrame) -> DataFrame:
     """
     from dovetail.spark.sql import statement_frame
 
-    return statement_frame(read_statement(text), frames, JOINS)
+    text = bind(text, args)
+    command = read_command(text) if isinstance(text, str) else None
+    return statement_frame(read_statement(command.query if command else text), frames, JOINS, command)

@@ -92,7 +92,7 @@ def join_frames(join: Join, frames: Mapping[str, DataFrame]) -> DataFrame:
     """The lazy frame of a join; what its function refuses is an error of the line that asked for it."""
     if join.sql is not None:
         with _blaming(join.node, "sql", "join.sql"):
-            return sql(join.sql, **frames)
+            return sql(join.sql, None, **frames)
     assert join.kind is not None
     inputs = {alias: frames[name] for alias, name in join.inputs.items()}
     with _blaming(join.node, "kind", "join"):

@@ -6,39 +6,46 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from pyspark.errors import AnalysisException, PySparkException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dovetail.conditions.names import quoted
-from dovetail.errors import ArgumentError, StatementError, in_statement
+from dovetail.errors import ArgumentError, DovetailError, StatementError, UnboundedJoinError, in_statement
 from dovetail.plan.sql import JoinPlan, SelectPlan, StatementPlan
 from dovetail.spark.frames import same_session
 from dovetail.spark.metrics import Handle, attach, handle_of
 from dovetail.spark.runtime.session import session_in_use
 from dovetail.spark.watermarks import watermark_delay
-from dovetail.statements.calls import Facts, JoinCall, JoinInput
-from dovetail.statements.decide import decide, left_to_spark
-from dovetail.statements.grammar import Slice
+from dovetail.statements.attributes import Offer, offered
+from dovetail.statements.calls import Facts, JoinCall, JoinInput, refuse_doubles
+from dovetail.statements.decide import decide, has_clause, left_to_spark
 from dovetail.statements.rewrite import (
     Edits,
+    concealed,
     edit_block,
     from_clause,
     hidden_names,
+    holders,
     input_query,
     placeholder,
     placeholders,
     scoped,
     template,
 )
-from dovetail.statements.statement import Block, Relation, Statement, check_frame_names
+from dovetail.statements.syntax.commands import Command
+from dovetail.statements.syntax.grammar import Slice
+from dovetail.statements.syntax.statement import Block, Relation, Scope, Statement, check_frame_names
 
 
 def statement_frame(
-    statement: Statement, frames: Mapping[str, DataFrame], joins: Mapping[str, Callable[..., DataFrame]]
+    statement: Statement,
+    frames: Mapping[str, DataFrame],
+    joins: Mapping[str, Callable[..., DataFrame]],
+    command: Command | None = None,
 ) -> DataFrame:
-    """The lazy frame of a statement.
+    """The frame of a statement: lazy for a query, an empty one where a command has been carried out.
 
     Parameters
     ----------
@@ -48,6 +55,8 @@ def statement_frame(
         Frames by the names of the tables that they are in the statement.
     joins : mapping of str to callable
         The function that makes a join of each family; they live above this package.
+    command : Command, optional
+        What is done with the query.
 
     Returns
     -------
@@ -55,7 +64,22 @@ def statement_frame(
         The frame, with the plan that explains it and the counters of its joins.
     """
     check_frame_names(statement, frames)
-    return _Lowering(statement, session_of(frames), frames, joins).frame()
+    session = session_of(frames)
+    left: dict[int, str] = {}
+    # A plain join that Dovetail cannot take is Spark's, so every failure leaves at least one more SELECT to Spark.
+    while True:
+        lowering = _Lowering(statement, session, frames, joins, left)
+        try:
+            frame = lowering.frame(command.head if command and command.kind == "write" else "")
+        except UnboundedJoinError:
+            raise
+        except DovetailError as error:
+            taken = lowering.taken
+            if not taken:
+                raise
+            left |= dict.fromkeys(taken, f"Dovetail cannot run it: {error.given.splitlines()[0]}")
+        else:
+            return frame if command is None or command.view is None else create_view(frame, command, frames)
 
 
 class _Lowering:
@@ -67,27 +91,41 @@ class _Lowering:
         session: SparkSession,
         frames: Mapping[str, DataFrame],
         joins: Mapping[str, Callable[..., DataFrame]],
+        left: Mapping[int, str],
     ) -> None:
         self._statement = statement
         self._session = session
         self._join_functions = joins
+        self._left = left
+        """Why a SELECT's plain joins stay with Spark, by its number."""
+        self.taken: list[int] = []
+        """SELECTs with plain joins that Dovetail runs or is trying to run: the last one only, while it tries."""
         self._tables = {name.lower(): frame for name, frame in frames.items()}
         self._spelled = {name.lower(): name for name in frames}
         self._edits = Edits(statement.text)
         self._made: dict[str, DataFrame] = {f"__table_{name}": frame for name, frame in self._tables.items()}
         self._joins: list[DataFrame] = []
-        self._concealed: dict[Slice, list[str]] = {}
-        """Hidden names by the part of FROM that a join replaced."""
+        self._shared: dict[Slice, DataFrame | None] = {}
+        """Common table expressions that are named more than once; None where one cannot be a frame of its own."""
+        self._concealed: dict[Slice, tuple[list[str], Offer]] = {}
+        """Columns that ``*`` does not mean, by the part of FROM that a join replaced, and what that part offers."""
 
-    def frame(self) -> DataFrame:
-        """The frame of the whole statement, with its plan."""
-        selects = [self._select(block) for block in self._statement.blocks]
+    def frame(self, head: str = "") -> DataFrame:
+        """The frame of the whole statement behind the head of a command, with its plan."""
+        taken: list[int] = []
+        selects = []
+        for number, block in enumerate(self._statement.blocks):
+            self.taken = [] if number in self._left else [number]
+            selects.append(self._select(number, block))
+            if selects[-1].joins and (not has_clause(block) or number not in self._left):
+                taken.append(number)
+        self.taken = taken
         text = self._statement.text.rstrip().rstrip(";")
         offset, has_with = self._statement.opening
         tables = self._named_tables()
         if tables:
             self._edits.replace(Slice(offset, offset), f"{tables}, " if has_with else f"WITH {tables} ")
-        result = self._run(self._edits.render(Slice(0, len(text))))
+        result = self._run(head + self._edits.render(Slice(0, len(text))))
         return finished(result, StatementPlan(tuple(selects), result.isStreaming), self._joins)
 
     def _named_tables(self) -> str:
@@ -97,23 +135,47 @@ class _Lowering:
         )
 
     def _run(self, text: str) -> DataFrame:
-        return run_text(self._session, text, self._made, self._statement.text)
+        return run_text(self._session, text, self._made, self._statement)
 
-    def _query(self, query: str, block: Block) -> DataFrame:
+    def _query(self, query: str, scopes: tuple[Scope, ...]) -> DataFrame:
         """The frame of a query that sees what a SELECT sees."""
-        text = scoped(query, block.scopes, self._edits)
+        text = scoped(query, scopes, self._edits)
         tables = self._named_tables()
         return self._run(f"WITH {tables} SELECT * FROM ({text})" if tables else text)
 
-    def _select(self, block: Block) -> SelectPlan:
+    def _share(self, scopes: tuple[Scope, ...]) -> None:
+        """Make common table expressions with several references one frame each, so that all see the same values."""
+        for depth, scope in enumerate(scopes):
+            for at, (table, name) in enumerate(zip(scope.tables, scope.names, strict=True)):
+                if scope.recursive or table in self._shared or self._statement.words[name.lower()] < 3:
+                    continue
+                self._shared[table] = None
+                seen = Scope(False, scope.tables[: at + 1], scope.names[: at + 1])
+                try:
+                    frame = self._query(f"SELECT * FROM {quoted(name)}", (*scopes[:depth], seen))
+                except StatementError:
+                    continue  # it looks at a row of an outer query
+                self._shared[table] = frame
+                key = f"__with_{len(self._made)}"
+                self._made[key] = frame
+                self._edits.replace(table, f"{quoted(name)} AS (SELECT * FROM {placeholder(key)})")
+
+    def _select(self, number: int, block: Block) -> SelectPlan:
         text = self._statement.text
         aliases = tuple(relation.alias for relation in block.relations)
-        why = left_to_spark(block, text)
+        clause = has_clause(block)
+        why = left_to_spark(block, text) or (None if clause else self._left.get(number))
         if why is not None:
+            self.taken = []
             return SelectPlan(block.line, aliases, (), why)
+        self._share(block.scopes)
         relations = {one.alias: self._relation(one, block) for one in block.relations if one.separate}
+        if not clause and self._draws_lots(block):
+            self.taken = []
+            return SelectPlan(block.line, aliases, (), "a WITH clause draws random values that several places share")
         facts = facts_of(relations)
-        decision = decide(block, text, facts)
+        refuse_doubles(block, text, facts)
+        decision = decide(block, text, facts, plain=number not in self._left)
         joins = [self._join(call, block, relations, facts) for call in decision.calls]
         if not joins:
             return SelectPlan(block.line, aliases, (), decision.why)
@@ -121,33 +183,47 @@ class _Lowering:
         outermost = [
             call for number, call in enumerate(decision.calls) if not _is_within(call, decision.calls[number + 1 :])
         ]
-        concealed = [name for call in outermost for name in self._concealed[call.slice]]
-        edit_block(self._edits, block, moved, concealed)
+        replaced = [self._concealed[call.slice] for call in outermost]
+        own_columns = [name for names, _ in replaced for name in names]
+        edit_block(self._edits, block, moved, own_columns, [offer for _, offer in replaced])
         evaluated = tuple(conjunct.of(text) for conjunct in block.conjuncts if conjunct in moved)
         return SelectPlan(block.line, aliases, tuple(joins), decision.why, evaluated)
 
+    def _draws_lots(self, block: Block) -> bool:
+        """Whether a relation is a non-deterministic WITH clause with other references, which Spark computes once."""
+        for relation in block.relations:
+            name = (relation.table or "").lower()
+            for scope in block.scopes:
+                for table, other in zip(scope.tables, scope.names, strict=True):
+                    frame = self._shared.get(table)
+                    if other.lower() == name and frame is not None and not is_deterministic(frame):
+                        return True
+        return False
+
     def _relation(self, relation: Relation, block: Block) -> DataFrame:
         name = (relation.table or "").lower()
-        shadowed = any(name in scope.names for scope in block.scopes)
+        shadowed = any(name == other.lower() for scope in block.scopes for other in scope.names)
         if name in self._tables and not shadowed:
             return self._tables[name]
-        return self._query(f"SELECT * FROM {self._edits.render(relation.slice)}", block)
+        return self._query(f"SELECT * FROM {self._edits.render(relation.slice)}", block.scopes)
 
     def _join(self, call: JoinCall, block: Block, relations: Mapping[str, DataFrame], facts: Facts) -> JoinPlan:
         """Make a join, and put its result in place of what it joins."""
-        inputs = {one.alias: self._input(one, block, relations) for one in call.inputs}
+        inputs = {one.alias: self._input(one, block, relations, facts) for one in call.inputs}
         joined = self._join_functions[call.family](inputs, **call.options)
         number = len(self._joins)
         self._joins.append(joined)
-        frame, further = hidden(joined, number, [one.alias for one in call.outputs])
+        offer = offered(block, call.slice, facts.columns)
+        frame, further = hidden(joined, number, call, offer)
         self._made[f"__dovetail_{number}"] = frame
-        self._edits.replace(call.slice, from_clause(call, number, facts.columns, further))
-        self._concealed[call.slice] = hidden_names(number, len(call.outputs) + len(further))
+        self._edits.replace(call.slice, from_clause(call, number, offer, further))
+        self._concealed[call.slice] = (concealed(call, number, offer, further), offer)
         return JoinPlan(call.family, call.why, handle_of(joined, "sql").plan)
 
-    def _input(self, one: JoinInput, block: Block, relations: Mapping[str, DataFrame]) -> DataFrame:
+    def _input(self, one: JoinInput, block: Block, relations: Mapping[str, DataFrame], facts: Facts) -> DataFrame:
         if one.prefix is not None:
-            return self._query(input_query(one, self._edits.render(one.prefix)), block)
+            offer = offered(block, one.prefix, facts.columns)
+            return self._query(input_query(one, self._edits.render(one.prefix), offer, facts.columns), block.scopes)
         if not one.nested and not one.keys and not one.conditions:
             return relations[one.members[0]]
         sources = []
@@ -155,7 +231,7 @@ class _Lowering:
             name = f"__input_{len(self._made)}"
             self._made[name] = relations[member]
             sources.append(f"{placeholder(name)} AS {quoted(member)}")
-        return self._run(input_query(one, ", ".join(sources)))
+        return self._run(input_query(one, ", ".join(sources), Offer(()), facts.columns))
 
 
 def _is_within(call: JoinCall, later: tuple[JoinCall, ...]) -> bool:
@@ -184,7 +260,33 @@ def session_of(frames: Mapping[str, DataFrame]) -> SparkSession:
     return found
 
 
-def run_text(session: SparkSession, text: str, frames: Mapping[str, DataFrame], statement: str) -> DataFrame:
+def create_view(frame: DataFrame, command: Command, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """Create the view of a command; its plan comes with the empty frame that Spark returns for it."""
+    view, handle = command.view, handle_of(frame, "sql")
+    if view is None:
+        raise AssertionError("a command that creates a view has one")
+    if not view.temporary:
+        if frames or handle.plan.inputs:
+            raise StatementError(
+                f"a permanent view {view.name!r} of a join that Dovetail runs: Spark would store its text",
+                accepted="CREATE TEMPORARY VIEW, or CREATE TABLE ... AS",
+            )
+        return run_text(frame.sparkSession, command.head + command.query, {}, None)
+    named = frame.toDF(*view.columns) if view.columns else frame
+    names = {
+        (False, False): named.createTempView, (False, True): named.createOrReplaceTempView,
+        (True, False): named.createGlobalTempView, (True, True): named.createOrReplaceGlobalTempView,
+    }  # fmt: skip
+    try:
+        names[view.shared, view.replace](view.name)
+    except AnalysisException as error:
+        raise _complaint(error, command.head) from error
+    return attach(frame.limit(0).select(), Handle(handle.plan, handle.recorders))
+
+
+def run_text(
+    session: SparkSession, text: str, frames: Mapping[str, DataFrame], statement: Statement | None
+) -> DataFrame:
     """The lazy frame of a text with placeholders; Spark's complaints point into the user's `statement`."""
     used: dict[str, Any] = {name: frames[name] for name in placeholders(text)}
     try:
@@ -192,19 +294,28 @@ def run_text(session: SparkSession, text: str, frames: Mapping[str, DataFrame], 
         # Spark Connect looks at nothing before it is asked.
         frame.schema  # noqa: B018
     except AnalysisException as error:
-        raise _complaint(error, statement) from error
+        if isinstance(error, ParseException) and statement is not None and statement.unread is not None:
+            raise statement.unread from error
+        raise _complaint(error, text if statement is None else statement.text) from error
     return frame
 
 
 def _complaint(error: PySparkException, statement: str) -> StatementError:
-    """Spark's message, without the plan behind it, at the position it is about."""
+    """Spark's message, without the plan behind it and without our names, at the position it is about."""
     lines = re.split(r"\n\s*\n|;\n|\n'|\n== SQL|; line \d+ pos", str(error), maxsplit=1)[0]
     message = re.sub(r"\s*SQLSTATE: \w+", "", lines).strip()
+    message = re.sub(r"(, )?\[?`__dovetail_[^,\]]*(?=[,\]])", "", message).replace("[, ", "[")
     for context in error.getQueryContext():
         at = statement.find(context.fragment()) if context.fragment() else -1
         if at >= 0:
             return in_statement(statement, at, f"Spark refuses this: {message}")
     return StatementError(f"Spark refuses the statement: {message}")
+
+
+def is_deterministic(frame: DataFrame) -> bool:
+    """Whether a frame has the same rows each time it is computed; taken for granted where Spark cannot be asked."""
+    plan = getattr(frame, "_jdf", None)  # Spark Connect has none
+    return plan is None or bool(plan.queryExecution().analyzed().deterministic())
 
 
 def facts_of(frames: Mapping[str, DataFrame]) -> Facts:
@@ -220,13 +331,23 @@ def facts_of(frames: Mapping[str, DataFrame]) -> Facts:
     return Facts(columns, streams, watermarked, timestamps)
 
 
-def hidden(frame: DataFrame, number: int, outputs: Sequence[str]) -> tuple[DataFrame, list[str]]:
-    """A join's result under hidden names, and the columns that it has besides those of the inputs."""
+def hidden(frame: DataFrame, number: int, call: JoinCall, offer: Offer) -> tuple[DataFrame, list[str]]:
+    """A join's result under hidden names, and the columns that it has besides those of the inputs.
+
+    Columns that USING hides are fields of a column with the name of their relation, so that ``c.id`` finds them.
+    """
+    outputs = [one.alias for one in call.outputs]
     further = [name for name in frame.columns if name not in outputs]
     names = hidden_names(number, len(outputs) + len(further))
-    columns = [
-        F.col(quoted(name)).alias(concealed) for name, concealed in zip([*outputs, *further], names, strict=True)
-    ]
+    columns = [F.col(quoted(name)).alias(new) for name, new in zip([*outputs, *further], names, strict=True)]
+    places = holders(call, [*outputs, *further], offer)
+    for alias in dict.fromkeys(attribute.alias for attribute in offer.hidden):
+        fields = [
+            F.col(".".join(map(quoted, places[attribute]))).alias(attribute.name)
+            for attribute in offer.hidden
+            if attribute.alias == alias
+        ]
+        columns.append(F.struct(*fields).alias(str(alias)))
     return frame.select(*columns), further
 
 

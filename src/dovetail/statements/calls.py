@@ -14,8 +14,8 @@ from dovetail.conditions.names import quoted
 from dovetail.conditions.predicates import parse
 from dovetail.conditions.tokens import read
 from dovetail.errors import PredicateError, UnboundedJoinError, UnknownNameError, closest, in_statement, listing
-from dovetail.statements.grammar import Slice
-from dovetail.statements.statement import Block, Join
+from dovetail.statements.syntax.grammar import Slice
+from dovetail.statements.syntax.statement import Block, Join
 
 Family = Literal["theta", "window", "asof", "bestmatch", "approx"]
 
@@ -180,6 +180,25 @@ def refuse_other_clauses(text: str, joins: Iterable[Join], what: str) -> None:
                 text, join.slice.start, f"{join.kind.upper()} JOIN together with {what}", accepted="one of the two",
                 hint="put one of them into a subquery",
             )  # fmt: skip
+
+
+def refuse_doubles(block: Block, text: str, facts: Facts) -> None:
+    """Refuse names that mean two relations or two columns, and ``*`` where it would mean columns of ours."""
+    aliases = [relation.alias.casefold() for relation in block.relations]
+    for relation in block.relations:
+        names = [name.casefold() for name in facts.columns.get(relation.alias, ())]
+        double = next((name for name in names if names.count(name) > 1), None)
+        if double is not None or aliases.count(relation.alias.casefold()) > 1:
+            what = f"two relations are called {relation.alias}"
+            raise in_statement(
+                text, relation.slice.start, what if double is None else f"{relation.alias} has two columns {double}",
+                accepted="names that differ, also in other letters than their case", hint="AS gives another name",
+            )  # fmt: skip
+    if block.stars_elsewhere:
+        raise in_statement(
+            text, block.slice.start, "* outside the select list", accepted="the columns by name",
+            hint="put the join into a WITH clause and name that",
+        )  # fmt: skip
 
 
 def refuse_two_streams(text: str, at: int, inputs: tuple[JoinInput, ...], facts: Facts) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 from dovetail.conditions.components import components
@@ -32,8 +32,8 @@ from dovetail.statements.calls import (
     refuse_two_streams,
 )
 from dovetail.statements.chain import chain_calls
-from dovetail.statements.grammar import Shed, Slice, Window
-from dovetail.statements.statement import Block
+from dovetail.statements.syntax.grammar import Shed, Slice, Window
+from dovetail.statements.syntax.statement import Block
 
 _COMPARES = re.compile(r"[<>]|\bBETWEEN\b", re.IGNORECASE)
 
@@ -48,12 +48,11 @@ class Decision:
 
 def left_to_spark(block: Block, text: str) -> str | None:
     """Why a SELECT stays with Spark, whatever its columns; None where the columns decide."""
-    special = any(join.kind in ("asof", "bestmatch") for join in block.joins)
-    if block.recursive and (block.extras or special):
+    if block.recursive and has_clause(block):
         raise in_statement(
             text, block.slice.start, "a join of Dovetail inside WITH RECURSIVE", accepted="a WITH without RECURSIVE"
         )
-    if block.extras or special:
+    if has_clause(block):
         return None
     if not block.joins:
         return "no join"
@@ -65,12 +64,19 @@ def left_to_spark(block: Block, text: str) -> str | None:
     return None
 
 
-def decide(block: Block, text: str, facts: Facts) -> Decision:
-    """Decide on a SELECT.
+def has_clause(block: Block) -> bool:
+    """Whether a SELECT uses the dialect, so that Spark alone cannot run it."""
+    return bool(block.extras) or any(
+        join.kind == "bestmatch" or (join.kind == "asof" and not join.matched) for join in block.joins
+    )
+
+
+def decide(block: Block, text: str, facts: Facts, *, plain: bool = True) -> Decision:
+    """Decide on a SELECT; unless `plain`, only on the joins that it asks for by a clause.
 
     Examples
     --------
-    >>> from dovetail.statements.statement import read_statement
+    >>> from dovetail.statements.syntax.statement import read_statement
     >>> text = "SELECT * FROM R, S WHERE R.x < S.x AND R.y > 0"
     >>> facts = Facts({"R": ["x", "y"], "S": ["x"]})
     >>> (call,) = decide(read_statement(text).blocks[0], text, facts).calls
@@ -92,7 +98,7 @@ def decide(block: Block, text: str, facts: Facts) -> Decision:
         return Decision((call,), call.why)
     if all(join.kind == "plain" and join.how == "inner" for join in block.joins):
         return _inner_joins(block, text, facts)
-    calls = chain_calls(block, text, facts)
+    calls = chain_calls(block, text, facts, plain=plain)
     return Decision(calls, calls[0].why if calls else "every join has an equality or only Spark can do it")
 
 
@@ -150,16 +156,21 @@ def _window_call(block: Block, text: str, facts: Facts) -> JoinCall:
 
 def _shedding(shed: Shed, text: str) -> Harvest | RandomDrop:
     """The SHED clause as the argument of a window join."""
-    options: dict[str, Any] = {}
-    if shed.throttle is not None:
-        options["throttle"] = shed.throttle
-    if shed.seed is not None:
-        options["seed"] = shed.seed
+    options: dict[str, Any] = dict(shed.options)
     try:
-        if shed.target is not None:
-            seconds = shed.target if isinstance(shed.target, int) else duration(shed.target, argument="TARGET") / 1e6
-            options["target"] = float(seconds)
-        return Harvest(**options) if shed.harvest else RandomDrop(**options)
+        if isinstance(options.get("target"), str):
+            options["target"] = duration(options["target"], argument="TARGET") / 1e6
+        if shed.harvest:
+            return Harvest(**options)
+        known = {field.name for field in fields(RandomDrop)}
+        unknown = [name for name in options if name not in known]
+        if unknown:
+            raise ArgumentError(
+                f"SHED RANDOM DROP with {listing(name.upper().replace('_', ' ') for name in unknown)}",
+                accepted=listing(sorted(name.upper() for name in known)),
+                hint="SHED HARVEST has the other options",
+            )
+        return RandomDrop(**options)
     except ArgumentError as error:
         raise in_statement(text, shed.offset, error.given, accepted=error.accepted or "", hint=error.hint) from error
 

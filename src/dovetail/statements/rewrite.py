@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 from dovetail.conditions.names import quoted
+from dovetail.errors import in_statement
+from dovetail.statements.attributes import Attribute, Offer
 from dovetail.statements.calls import JoinCall, JoinInput
-from dovetail.statements.grammar import Slice
-from dovetail.statements.statement import Block, Scope
+from dovetail.statements.syntax.grammar import Slice
+from dovetail.statements.syntax.statement import Block, Scope, Star
 
 # No SQL text holds this character, so whatever is between two of them is ours.
 _DELIMITER = "\0"
@@ -67,6 +70,10 @@ class Edits:
             del self._edits[one]
         self._edits[at] = new
 
+    def inserted(self, offset: int) -> str:
+        """What has been put in front of a character."""
+        return self._edits.get(Slice(offset, offset), "")
+
     def render(self, at: Slice) -> str:
         """A part of the text with all edits in it."""
         pieces, begin = [], at.start
@@ -85,14 +92,20 @@ def scoped(query: str, scopes: Sequence[Scope], edits: Edits) -> str:
     return query
 
 
-def input_query(one: JoinInput, source: str) -> str:
+def input_query(one: JoinInput, source: str, offer: Offer, columns: Mapping[str, Sequence[str]]) -> str:
     """The query for an input of a join: its relations, further columns and conditions, from the text `source`."""
-    columns = [f"struct({quoted(member)}.*) AS {quoted(member)}" for member in one.members]
+    values = [f"{offer.struct_of(member, columns[member])} AS {quoted(member)}" for member in one.members]
     if not one.nested:
-        columns = [f"{quoted(one.members[0])}.*"]
-    columns += [f"{sql} AS {quoted(name)}" for name, sql in one.keys]
+        values = [f"{quoted(one.members[0])}.*"]
+    values += [f"{sql} AS {quoted(name)}" for name, sql in one.keys]
+    values += [f"{quoted(name)} AS {quoted(_merged(at))}" for at, name in enumerate(offer.merged)]
     where = f" WHERE {' AND '.join(one.conditions)}" if one.conditions else ""
-    return f"SELECT {', '.join(columns)} FROM {source}{where}"
+    return f"SELECT {', '.join(values)} FROM {source}{where}"
+
+
+def _merged(number: int) -> str:
+    """The name, within an input, of a column that a full join with USING merges."""
+    return f"__merged_{number}"
 
 
 def hidden_names(number: int, count: int) -> list[str]:
@@ -100,16 +113,31 @@ def hidden_names(number: int, count: int) -> list[str]:
     return [f"__dovetail_{number}_{at}" for at in range(count)]
 
 
-def from_clause(call: JoinCall, number: int, columns: Mapping[str, Sequence[str]], further: Sequence[str]) -> str:
+def holders(call: JoinCall, names: Sequence[str], offer: Offer) -> dict[Attribute, tuple[str, ...]]:
+    """Where the columns of the relations are in a join's result, whose columns are called `names`."""
+    places: dict[Attribute, tuple[str, ...]] = {}
+    for one, name in zip(call.outputs, names, strict=False):
+        for attribute in (*offer.visible, *offer.hidden):
+            if attribute.alias in one.members:
+                inner = (attribute.alias, attribute.name) if one.nested else (attribute.name,)
+                places[attribute] = (name, *inner)
+    for number, merged in enumerate(offer.merged):
+        places[Attribute(merged, None)] = (names[0], _merged(number))
+    return places
+
+
+def from_clause(call: JoinCall, number: int, offer: Offer, further: Sequence[str]) -> str:
     """What FROM holds instead of a join: its result, and each relation and further column under its old name."""
     base = f"__dovetail_{number}"
     names = hidden_names(number, len(call.outputs) + len(further))
+    places = holders(call, names, offer)
     parts = [f"{placeholder(base)} AS {quoted(base)}"]
-    for one, name in zip(call.outputs, names, strict=False):
-        for member in one.members:
-            holder = ".".join(map(quoted, (base, name, member) if one.nested else (base, name)))
-            fields = ", ".join(f"{holder}.{quoted(column)} AS {quoted(column)}" for column in columns[member])
-            parts.append(f"JOIN LATERAL (SELECT {fields}) AS {quoted(member)}")
+    for alias, attributes in groupby(offer.visible, key=lambda attribute: attribute.alias):
+        fields = ", ".join(
+            f"{'.'.join(map(quoted, (base, *places[attribute])))} AS {quoted(attribute.name)}"
+            for attribute in attributes
+        )
+        parts.append(f"JOIN LATERAL (SELECT {fields}) AS {quoted(alias or f'{base}_merged')}")
     if further:
         rest = names[len(call.outputs) :]
         fields = ", ".join(f"{quoted(base)}.{quoted(a)} AS {quoted(b)}" for a, b in zip(rest, further, strict=True))
@@ -117,18 +145,45 @@ def from_clause(call: JoinCall, number: int, columns: Mapping[str, Sequence[str]
     return " ".join(parts)
 
 
-def edit_block(edits: Edits, block: Block, moved: frozenset[Slice], hidden: Sequence[str]) -> None:
+def concealed(call: JoinCall, number: int, offer: Offer, further: Sequence[str]) -> list[str]:
+    """The columns of a join's result as SQL; ``*`` does not mean them."""
+    base = f"__dovetail_{number}"
+    names = [quoted(name) for name in hidden_names(number, len(call.outputs) + len(further))]
+    aliases = dict.fromkeys(attribute.alias for attribute in offer.hidden if attribute.alias is not None)
+    return names + [f"{quoted(base)}.{quoted(alias)}" for alias in aliases]
+
+
+def edit_block(
+    edits: Edits, block: Block, moved: frozenset[Slice], own_columns: Sequence[str], offers: Sequence[Offer]
+) -> None:
     """The rest of a SELECT whose FROM has changed: WHERE, the clauses of the dialect, stars and hints."""
     if block.extras.slice is not None:
         edits.replace(block.extras.slice, "")
     if block.where is not None and moved:
         left = [f"({edits.render(conjunct)})" for conjunct in block.conjuncts if conjunct not in moved]
         edits.replace(block.where, f"WHERE {' AND '.join(left)}" if left else "")
-    names = ", ".join(map(quoted, hidden))
+    names = ", ".join(own_columns)
     for star in block.stars:
-        if star.excepted is None:
+        if star.alias is not None:
+            _edit_qualified_star(edits, star, offers)
+        elif star.excepted is None:
             edits.replace(Slice(star.offset, star.offset + 1), f"* EXCEPT ({names})")
         else:
             edits.replace(Slice(star.excepted, star.excepted), f"{names}, ")
     if block.hint is not None and set(block.hints) <= _OWN_HINTS:
         edits.replace(block.hint, "")
+
+
+def _edit_qualified_star(edits: Edits, star: Star, offers: Sequence[Offer]) -> None:
+    """``c.*`` also means the columns of c that USING hides, and they come first."""
+    for attribute in (attribute for offer in offers for attribute in offer.hidden):
+        if attribute.alias is None or star.alias is None or attribute.alias.casefold() != star.alias.casefold():
+            continue
+        if star.excepted is not None:
+            raise in_statement(
+                edits.text, star.offset, f"{star.alias}.* EXCEPT, where USING hides a column of {star.alias}",
+                accepted="the columns by name",
+            )  # fmt: skip
+        before = edits.inserted(star.offset)
+        column = f"{quoted(attribute.alias)}.{quoted(attribute.name)}, "
+        edits.replace(Slice(star.offset, star.offset), before + column)

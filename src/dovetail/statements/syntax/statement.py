@@ -5,6 +5,7 @@ Everything points into the user's text.  Nothing here knows columns, types or Sp
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -15,8 +16,8 @@ from dovetail.conditions.clauses import Clauses
 from dovetail.conditions.join_kind import How
 from dovetail.conditions.tokens import Item
 from dovetail.errors import ArgumentError, StatementError, closest, in_statement, listing
-from dovetail.statements.dialect import read_query, tokens_of
-from dovetail.statements.grammar import Best, Extras, Slice
+from dovetail.statements.syntax.dialect import UnreadableError, read_query, tokens_of, uses_dialect
+from dovetail.statements.syntax.grammar import Best, Extras, Slice
 
 Kind = Literal["plain", "asof", "bestmatch", "spark"]
 
@@ -54,14 +55,26 @@ class Join:
     best: Best | None
     comma: bool
     slice: Slice
+    using: tuple[str, ...] = ()
+    natural: bool = False
+    matched: bool = False
+    """Whether it is an as-of join in Spark's own spelling, with MATCH_CONDITION first in `on`."""
+
+    @property
+    def merges(self) -> bool:
+        """Whether columns of both sides with the same name come out as one."""
+        return bool(self.using) or self.natural
 
 
 @dataclass(frozen=True)
 class Star:
-    """An asterisk that means all columns, and the offset at which more exceptions can be named."""
+    """An asterisk that means all columns, or all of a relation."""
 
     offset: int
+    """Where it begins, with the relation in front of it."""
     excepted: int | None
+    """Where more exceptions can be named, if there are any."""
+    alias: str | None = None
 
 
 @dataclass(frozen=True)
@@ -71,6 +84,7 @@ class Scope:
     recursive: bool
     tables: tuple[Slice, ...]
     names: tuple[str, ...]
+    """As they are spelled where they are defined."""
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,9 @@ class Block:
     conjuncts: tuple[Slice, ...]
     """The conditions that WHERE connects with AND."""
     stars: tuple[Star, ...]
+    """Those of the select list."""
+    stars_elsewhere: bool
+    """Whether ``*`` also stands for all columns behind FROM, as in ``WHERE 15 IN (*)``."""
     hints: dict[str, tuple[str, ...]]
     hint: Slice | None
     """The comment with the hints."""
@@ -109,10 +126,12 @@ class Statement:
     blocks: tuple[Block, ...]
     opening: tuple[int, bool]
     """Where a common table expression can be put in front, and whether there is a WITH already."""
-    names: frozenset[str]
-    """Names that occur in the text, in lower case."""
+    words: Counter[str]
+    """How often each word occurs in the text, in lower case."""
     defined: frozenset[str]
     """Names of the outermost WITH, in lower case."""
+    unread: StatementError | None = None
+    """Why the statement cannot be read here, although it uses no clause of the dialect: Spark may know better."""
 
 
 def read_statement(text: str) -> Statement:
@@ -132,8 +151,15 @@ def read_statement(text: str) -> Statement:
     >>> [conjunct.of(text) for conjunct in (*block.joins[0].on, *block.conjuncts)]
     ['A.x < B.x', 'A.k = B.k', 'A.y > 0']
     """
-    tree = read_query(text)
-    tokens = tokens_of(text)
+    tokens = tokens_of(text) if isinstance(text, str) else []
+    try:
+        tree = read_query(text)
+    except UnreadableError as error:
+        if uses_dialect(tokens):
+            raise
+        return Statement(
+            text, (), _opening(tokens), Counter(token.text.lower() for token in tokens), frozenset(), error
+        )
     # sqlglot turns the pipe syntax into other queries, whose parts are no longer slices of the text.
     piped = any(token.token_type is TokenType.PIPE_GT for token in tokens)
     _refuse_misplaced(tree, text, piped=piped)
@@ -141,24 +167,28 @@ def read_statement(text: str) -> Statement:
         blocks = () if piped else tuple(_blocks(tree, _Reader(text, tokens), (), recursive=False))
     except RecursionError:
         raise StatementError("the statement is nested too deeply to read", accepted="less nesting") from None
-    opening, defined = (tokens[0].start, False), frozenset[str]()
-    if tokens[0].token_type is TokenType.WITH:
-        behind = tokens[2] if tokens[1].token_type is TokenType.RECURSIVE else tokens[1]
-        opening = (behind.start, True)
-        given = tree.args.get("with_")
-        defined = frozenset(cte.alias.lower() for cte in given.expressions) if given else defined
-    return Statement(text, blocks, opening, frozenset(token.text.lower() for token in tokens), defined)
+    given = tree.args.get("with_") if tokens[0].token_type is TokenType.WITH else None
+    defined = frozenset(cte.alias.lower() for cte in given.expressions) if given else frozenset[str]()
+    return Statement(text, blocks, _opening(tokens), Counter(token.text.lower() for token in tokens), defined)
+
+
+def _opening(tokens: list[Token]) -> tuple[int, bool]:
+    """Where a common table expression can be put in front, and whether there is a WITH already."""
+    if tokens[0].token_type is not TokenType.WITH or len(tokens) < 3:
+        return tokens[0].start, False
+    behind = tokens[2] if tokens[1].token_type is TokenType.RECURSIVE else tokens[1]
+    return behind.start, True
 
 
 def check_frame_names(statement: Statement, names: Iterable[str]) -> None:
     """Refuse frames that are given under names that the statement does not use, or uses for something else."""
     given = tuple(names)
     for name in given:
-        if name.lower() not in statement.names:
+        if name.lower() not in statement.words:
             raise ArgumentError(
                 f"the statement does not name the table {name!r}",
                 accepted="frames by the names of tables in the statement",
-                hint=closest(name, statement.names),
+                hint=closest(name, statement.words),
             )
         if name.lower() in statement.defined:
             raise ArgumentError(f"WITH defines {name!r}, which is also given as a frame", accepted="one of the two")
@@ -177,7 +207,7 @@ def _blocks(node: exp.Expr, reader: _Reader, scopes: tuple[Scope, ...], *, recur
             seen = Scope(looping, tuple(tables), tuple(names))
             yield from _blocks(cte.this, reader, (*scopes, seen) if tables else scopes, recursive=recursive or looping)
             tables.append(cte.meta["slice"])
-            names.append(cte.alias.lower())
+            names.append(cte.alias)
         scopes = (*scopes, Scope(looping, tuple(tables), tuple(names)))
     for key, value in node.args.items():
         for child in value if isinstance(value, list) else [value]:
@@ -231,6 +261,7 @@ class _Reader:
             where=None if where is None else where.meta["slice"],
             conjuncts=() if where is None else self.conjuncts(where.this.meta["slice"]),
             stars=tuple(self._stars(node)),
+            stars_elsewhere=any(True for _ in self._all_columns(node, _clauses_behind_from(node))),
             hints=_hints(node.args.get("hint")),
             hint=node.args["hint"].meta.get("slice") if node.args.get("hint") else None,
             scopes=scopes,
@@ -263,14 +294,21 @@ class _Reader:
         condition = node.args.get("on")
         certain = isinstance(condition, exp.Boolean) and bool(condition.this)
         placed = condition is not None and "slice" in condition.meta and not certain
+        match: Slice | None = node.meta.get("match")
         return Join(
             relation=self.relation(node.this),
             how=how or "full",  # what else there may be is nothing that an as-of join can do
             kind=kind,
-            on=self.conjuncts(condition.meta["slice"]) if condition is not None and placed else (),
+            on=(
+                *((match,) if match else ()),
+                *(self.conjuncts(condition.meta["slice"]) if condition and placed else ()),
+            ),
             best=best,
             comma=bool(node.meta.get("comma")),
             slice=node.meta["slice"],
+            using=tuple(column.name for column in node.args.get("using") or ()),
+            natural=method == "NATURAL",
+            matched=match is not None,
         )
 
     def conjuncts(self, at: Slice) -> tuple[Slice, ...]:
@@ -290,13 +328,35 @@ class _Reader:
         return tuple(Slice(slices[span.start].start, slices[span.stop - 1].stop) for span in Clauses(items).conjuncts())
 
     def _stars(self, node: exp.Select) -> Iterator[Star]:
-        for projection in node.expressions:
-            for star in projection.find_all(exp.Star):
-                if isinstance(star.parent, exp.Column | exp.Count) or star.find_ancestor(exp.Select) is not node:
-                    continue
-                at: Slice = star.meta["slice"]
-                behind = at.of(self._text).find("(")
-                yield Star(at.start, at.start + behind + 1 if star.args.get("except_") and behind > 0 else None)
+        for star in self._all_columns(node, node.expressions):
+            at: Slice = star.meta["slice"]
+            behind = at.of(self._text).find("(")
+            excepted = at.start + behind + 1 if star.args.get("except_") and behind > 0 else None
+            column = star.parent
+            if isinstance(column, exp.Column):
+                yield Star(self._start_of_qualifier(at.start), excepted, column.table)
+            else:
+                yield Star(at.start, excepted)
+
+    def _all_columns(self, node: exp.Select, clauses: Iterable[exp.Expr]) -> Iterator[exp.Star]:
+        """The asterisks of a SELECT itself that stand for columns."""
+        for clause in clauses:
+            for star in clause.find_all(exp.Star):
+                counted = isinstance(star.parent, exp.Count)
+                if not counted and star.find_ancestor(exp.Select) is node and "slice" in star.meta:
+                    yield star
+
+    def _start_of_qualifier(self, star: int) -> int:
+        """Where ``a`` begins in ``a.*``."""
+        at = next(number for number, token in enumerate(self._tokens) if token.start == star)
+        return self._tokens[at - 2].start
+
+
+def _clauses_behind_from(node: exp.Select) -> Iterator[exp.Expr]:
+    for key, value in node.args.items():
+        if key not in ("expressions", "with_", "from_", "joins", "laterals", "hint"):
+            children = value if isinstance(value, list) else [value]
+            yield from (child for child in children if isinstance(child, exp.Expr))
 
 
 def _hints(node: exp.Expr | None) -> dict[str, tuple[str, ...]]:

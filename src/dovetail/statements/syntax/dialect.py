@@ -6,14 +6,21 @@ which only the joins that Dovetail runs are replaced, because a round trip throu
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import pairwise
+
 from sqlglot import ErrorLevel, Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 
 from dovetail.errors import StatementError, in_statement
-from dovetail.statements.parser import DovetailParser
+from dovetail.statements.syntax.parser import DovetailParser
 
 ACCEPTED = "one query of Spark SQL, with the joins that docs/sql.md adds"
+
+
+class UnreadableError(StatementError):
+    """The text cannot be read, whether it is wrong or newer than the parser."""
 
 
 class Dovetail(Spark):
@@ -23,6 +30,10 @@ class Dovetail(Spark):
 
 
 _DIALECT = Dovetail()
+_BEGINNINGS = {
+    ("BESTMATCH", "JOIN"), ("ASOF", "JOIN"), ("ASOF", "LEFT"), ("DWINDOW", "("), ("DWINDOW", "="),
+    ("WINDOW", "="), ("WINDOW", "("), ("WITHIN", "MEMORY"), ("SHED", "HARVEST"), ("SHED", "RANDOM"),
+}  # fmt: skip
 
 
 def tokens_of(text: str) -> list[Token]:
@@ -66,10 +77,12 @@ def read_query(text: str) -> exp.Expr:
             raise in_statement(text, token.start, "a second statement follows", accepted=ACCEPTED)
     for at in range(2, len(tokens)):
         before, word, behind = (token.token_type for token in tokens[at - 2 : at + 1])
+        given = tokens[at - 1]
         if (before, word, behind) == (TokenType.GROUP_BY, TokenType.WINDOW, TokenType.L_PAREN):
             # sqlglot would take GROUP BY window(ts, '1 hour') for an empty GROUP BY and a clause WINDOW.
-            given = tokens[at - 1]
-            tokens[at - 1] = Token(TokenType.VAR, given.text, given.line, given.col, given.start, given.end)
+            tokens[at - 1] = _retagged(given, TokenType.VAR)
+        elif given.text.upper() == "MATCH_CONDITION" and behind is TokenType.L_PAREN:
+            tokens[at - 1] = _retagged(given, TokenType.MATCH_CONDITION)
     try:
         (tree,) = _DIALECT.parser(error_level=ErrorLevel.IMMEDIATE).parse(tokens, text)
     except ParseError as error:
@@ -80,7 +93,7 @@ def read_query(text: str) -> exp.Expr:
         if isinstance(error, StatementError):
             raise
         # sqlglot counts on the right number of arguments in a few functions, such as map().
-        raise StatementError(
+        raise UnreadableError(
             "the statement holds a function call or a clause that cannot be read",
             accepted=ACCEPTED,
             hint="look for a call with a wrong number of arguments, or a clause that breaks off",
@@ -89,6 +102,23 @@ def read_query(text: str) -> exp.Expr:
         first = tokens[0]
         raise in_statement(text, first.start, f"{first.text.upper()} begins no query", accepted=ACCEPTED)
     return tree
+
+
+def uses_dialect(tokens: Sequence[Token]) -> bool:
+    """Whether a statement may use a clause that Spark does not have; it is not one by the words alone.
+
+    Examples
+    --------
+    >>> uses_dialect(tokens_of("SELECT * FROM A, B WINDOW = 1 HOUR")), uses_dialect(tokens_of("SELECT * FROM A, B"))
+    (True, False)
+    """
+    words = [token.text.upper() for token in tokens]
+    pairs = set(pairwise(words))
+    return bool(pairs & _BEGINNINGS)
+
+
+def _retagged(token: Token, kind: TokenType) -> Token:
+    return Token(kind, token.text, token.line, token.col, token.start, token.end)
 
 
 def _syntax_error(text: str, error: ParseError) -> StatementError:
@@ -103,7 +133,8 @@ def _syntax_error(text: str, error: ParseError) -> StatementError:
     what = (
         "the statement cannot be read from here on" if offset < len(text.rstrip()) else "the statement breaks off here"
     )
-    return in_statement(text, offset, what, accepted=ACCEPTED)
+    positioned = in_statement(text, offset, what, accepted=ACCEPTED)
+    return UnreadableError(positioned.given, accepted=positioned.accepted)
 
 
 def _unfinished(text: str) -> int:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
 
 
@@ -61,13 +62,11 @@ class Memory:
 
 @dataclass(frozen=True)
 class Shed:
-    """``SHED HARVEST | RANDOM DROP [THROTTLE number] [TARGET length] [SEED number]``."""
+    """``SHED HARVEST | RANDOM DROP``, and the options behind it by the names that the Python classes give them."""
 
     offset: int
     harvest: bool
-    throttle: float | None = None
-    target: Size | None = None
-    seed: int | None = None
+    options: Mapping[str, Size | float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

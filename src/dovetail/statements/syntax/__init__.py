@@ -1,0 +1,1 @@
+"""A statement's text to frozen values that point into it."""
