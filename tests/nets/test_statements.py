@@ -1,0 +1,88 @@
+"""Spark is the oracle: every statement that Spark runs gives Spark's rows, names, order and types under ``dt.sql``.
+
+A failure prints its seed; ``NET_SEED=n`` replays that statement alone, ``NET_COUNT=n`` draws more of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from pyspark.errors import PySparkException
+from tests.nets.statements import Writer
+from tests.nets.tables import make_table, rows_of
+
+import dovetail as dt
+
+ZONES = ("UTC", "America/New_York", "Asia/Kathmandu")
+
+
+@contextmanager
+def settings(spark, values: dict[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def check(spark, seed: int) -> str:
+    """Compare one statement; what came of it."""
+    draw = random.Random(seed)
+    conf = {
+        "spark.sql.ansi.enabled": draw.choice(["true", "false"]),
+        "spark.sql.session.timeZone": draw.choice(ZONES),
+        "spark.sql.caseSensitive": draw.choice(["false", "false", "true"]),
+    }
+    with settings(spark, conf):
+        tables = [make_table(spark, f"net_{at}", draw) for at in range(2)]
+        text = Writer(draw, tables).statement()
+        try:
+            expected = spark.sql(text)
+            schema = [(field.name, field.dataType) for field in expected.schema.fields]
+        except PySparkException:
+            with pytest.raises((dt.DovetailError, PySparkException)):
+                dt.sql(text).schema  # noqa: B018 - analysed here
+            return "refused by both"
+        try:
+            rows = rows_of(expected)
+        except PySparkException:
+            return "fails when it runs"
+        note = f"seed {seed}, {conf}:\n{text}"
+        try:
+            given = dt.sql(text)
+            found = rows_of(given)
+        except (dt.DovetailError, PySparkException) as error:
+            raise AssertionError(f"{note}\nSpark runs it; dt.sql says {error}") from error
+        assert [(field.name, field.dataType) for field in given.schema.fields] == schema, note
+        assert found == rows, note
+        return "equal" if given._dovetail.plan.inputs else "left to Spark"
+
+
+def seeds(first: int, usual: int) -> list[int]:
+    if "NET_SEED" in os.environ:
+        return [int(os.environ["NET_SEED"])]
+    return list(range(first, first + int(os.environ.get("NET_COUNT", usual))))
+
+
+def run(spark, first: int, usual: int) -> None:
+    outcomes = [check(spark, seed) for seed in seeds(first, usual)]
+    # A net through which everything falls would be no net: Dovetail has to run joins in many of the statements.
+    assert len(outcomes) < 20 or outcomes.count("equal") >= len(outcomes) // 4, outcomes
+
+
+@pytest.mark.parametrize("first", range(0, 160, 20))
+def test_statements(spark, first):
+    run(spark, first, 20)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("first", range(1000, 3000, 100))
+def test_many_statements(spark, first):
+    run(spark, first, 100)
