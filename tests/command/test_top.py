@@ -201,3 +201,35 @@ class TestTop:
         done = run(app, ["top", "camera"])
         assert done.exit_code == 2
         assert "did you mean 'cameras'?" in done.output
+
+    @pytest.mark.parametrize(
+        "content",
+        [
+            b"name: cameras\nmode: stream\n", b"\x7fELF\xff\xfe\x00\n", b"", b"\n\n", b"[1, 2]\n", b'"text"\n', b"{}\n",
+            b'{"kind": "batch", "batch": 1}\n', b"[" * 100_000 + b"\n",
+        ],
+        ids=lambda content: content[:8],
+    )  # fmt: skip
+    def test_a_file_that_is_no_progress_file(self, content, state, tmp_path):
+        file = tmp_path / "job.yaml"
+        file.write_bytes(content)
+        done = run(app, ["top", str(file)])
+        assert done.exit_code == 2
+        assert f"{file} is not a progress file" in done.output
+        assert isinstance(done.exception, SystemExit), done.exception
+
+    def test_records_of_somebody_else(self, tmp_path):
+        """Odd values are shown or left out; no one of them ends the view."""
+        file = tmp_path / "x.jsonl"
+        odd = '{"kind": "batch", "rows": "many", "lag": NaN, "results": [1], "seconds": {}, "held_rows": 1e999}'
+        file.write_text(f'{{"kind": "start", "pid": "me", "job": 5}}\n{odd}\n', encoding="utf-8")
+        done = run(app, ["top", str(file)])
+        assert (done.exit_code, done.exception) == (0, None)
+        assert "many" in done.output
+
+    def test_a_strange_file_among_the_runs_is_passed_over(self, state):
+        with ProgressFile("cameras", "stream"):
+            pass
+        (state / "notes.jsonl").write_text("not JSON\n", encoding="utf-8")
+        done = run(app, ["top"])
+        assert (done.exit_code, "cameras" in done.output) == (0, True)

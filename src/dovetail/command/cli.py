@@ -147,6 +147,8 @@ def top(
             watching.watch(Console(), name, once=once, interval=interval)
         except DovetailError as error:
             _fail(str(error), None, USAGE)
+        except OSError as error:
+            _fail(str(error), None, FAILED)
 
 
 @app.command()

@@ -9,7 +9,7 @@ from rich.live import Live
 
 from dovetail.command.view import run_view
 from dovetail.errors import ArgumentError, closest, listing
-from dovetail.jobs.progress import Record, files, follow, is_running, read_records, state_folder
+from dovetail.jobs.progress import Record, files, follow, is_running, no_progress_file, read_records, state_folder
 
 
 def watch(console: Console, name: str | None, *, once: bool, interval: float) -> None:
@@ -27,8 +27,10 @@ def watch(console: Console, name: str | None, *, once: bool, interval: float) ->
 def choose(name: str | None) -> Path:
     """The file of a run: by its path, by the name of its job, or the newest, those that run first."""
     if name is not None and Path(name).is_file():
+        if _head(Path(name)) is None:
+            raise no_progress_file(Path(name))
         return Path(name)
-    heads = [(file, head) for file in files() if (head := _head(file)) is not None]
+    heads = [(file, head) for file in files() if (head := _head_of_any(file)) is not None]
     jobs = [str(head.get("job")) for _, head in heads]
     if name is not None:
         heads = [(file, head) for file, head in heads if head.get("job") == name]
@@ -45,3 +47,11 @@ def choose(name: str | None) -> Path:
 def _head(file: Path) -> Record | None:
     records = read_records(file)
     return records[0] if records and records[0].get("kind") == "start" else None
+
+
+def _head_of_any(file: Path) -> Record | None:
+    """The same of a file that somebody else may have put into the folder."""
+    try:
+        return _head(file)
+    except (ArgumentError, OSError):
+        return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from rich import box
@@ -73,7 +74,7 @@ def _rates(batches: Sequence[Record]) -> Table:
     )
     rows = []
     for name, key, what in lines:
-        known = [float(record[key]) for record in batches if record.get(key) is not None]
+        known = [float(record[key]) for record in batches if _is_figure(record.get(key))]
         if known:
             rows.append((name, sparkline(known[-_COURSE:]), figure(known[-1]), what))
     # A narrow terminal cuts the explanations off, and no figure.
@@ -86,6 +87,10 @@ def _rates(batches: Sequence[Record]) -> Table:
     for row in rows:
         table.add_row(*row)
     return table
+
+
+def _is_figure(value: object) -> bool:
+    return isinstance(value, int | float) and math.isfinite(value)
 
 
 def _table(batches: Sequence[Record]) -> Table:

@@ -16,6 +16,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+from dovetail.errors import ArgumentError, is_whole
+
 Record = dict[str, Any]
 
 _KEPT = 50
@@ -172,22 +174,45 @@ def read_records(file: Path) -> list[Record]:
     ...         run.status = "finished"
     ...     [record["kind"] for record in read_records(run.path)]
     ['start', 'end']
+
+    Raises
+    ------
+    ArgumentError
+        If the file holds anything but records.
     """
-    return list(_parsed(file.read_text(encoding="utf-8").splitlines(keepends=True)))
+    try:
+        return list(_parsed(file.read_text(encoding="utf-8").splitlines(keepends=True)))
+    except (ValueError, RecursionError):
+        raise no_progress_file(file) from None
+
+
+def no_progress_file(file: Path) -> ArgumentError:
+    """The error for a file that `dovetail run` did not write."""
+    return ArgumentError(
+        f"{file} is not a progress file",
+        accepted="a file that dovetail run wrote: one JSON record in each line, the first of them a start",
+        hint=f"they are in {state_folder()}; the name of a job will do, too",
+    )
 
 
 def _parsed(lines: list[str]) -> Iterator[Record]:
     for line in lines:
         if line.endswith("\n") and line.strip():
-            yield json.loads(line)
+            record = json.loads(line)
+            if not isinstance(record, dict) or "kind" not in record:
+                raise ValueError(line)
+            yield record
 
 
 def is_running(records: list[Record]) -> bool:
     """Whether the run that wrote these records goes on: it wrote no end, and its process is there."""
     if not records or records[0].get("kind") != "start" or records[-1].get("kind") == "end":
         return False
+    process = records[0].get("pid")
+    if not is_whole(process, most=2**31 - 1):
+        return False
     try:
-        os.kill(int(records[0]["pid"]), 0)
+        os.kill(process, 0)
     except ProcessLookupError:
         return False
     except PermissionError:
