@@ -29,6 +29,9 @@ _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 TOP = "the job"
 """What messages call the whole file."""
 
+_UNQUOTED = re.compile(r"(?:\$\{[^}\s]*\}|:(?=[^\s,\]}])|[^\s,:\[\]{}\"'])+")
+"""A value with a variable, as it stands in a line."""
+
 _VARIABLE = re.compile(r"\$(?:\$|\{(?P<name>[^}]*)\})")
 
 
@@ -107,9 +110,8 @@ def load(source: Source) -> Node:
         mark = error.problem_mark or error.context_mark
         line, column = (mark.line + 1, mark.column + 1) if mark else (1, 1)
         hint = "YAML indents with spaces only" if "\\t" in str(error.problem) else None
-        raise source.error(
-            line, column, f"this is not YAML: {error.problem}", hint=hint or "check indentation, colons and quotes"
-        ) from None
+        hint = hint or _quote_hint(source.text, line, column) or "check indentation, colons and quotes"
+        raise source.error(line, column, f"this is not YAML: {error.problem}", hint=hint) from None
     except RecursionError:
         raise source.error(1, 1, "values nested too deeply to be read", accepted="a few levels") from None
     except yaml.reader.ReaderError as error:
@@ -118,6 +120,17 @@ def load(source: Source) -> Node:
     if root is None:
         raise source.error(1, 1, "the file is empty", hint="see docs/jobs.md for a job file to start from")
     return _Reader(source).node(root, ())
+
+
+def _quote_hint(text: str, line: int, column: int) -> str | None:
+    """What to do where YAML stumbles over the brace of a variable: within ``{ }`` and ``[ ]`` it is one of its own."""
+    row = text.split("\n")[line - 1] if line <= text.count("\n") + 1 else ""
+    if row[: column - 1][-1:] + row[column - 1 : column] != "${":
+        return None
+    for value in _UNQUOTED.finditer(row):
+        if value.start() < column <= value.end():
+            return f'within {{ }} and [ ] a value with ${{...}} needs quotes: "{value[0]}"'
+    return None
 
 
 class _Reader:
