@@ -154,9 +154,9 @@ output: {format: noop}
         ]  # fmt: skip
 
     def test_a_statement_gets_all_inputs(self, tmp_path):
-        text = GOOD[: GOOD.index("join:")] + "join: {sql: SELECT 1}\noutput: {format: noop}\n"
+        text = GOOD[: GOOD.index("join:")] + "join: {sql: SELECT * FROM A CROSS JOIN B}\noutput: {format: noop}\n"
         join = read(text, tmp_path).join
-        assert (join.sql, list(join.inputs)) == ("SELECT 1", ["A", "B"])
+        assert (join.sql, list(join.inputs)) == ("SELECT * FROM A CROSS JOIN B", ["A", "B"])
 
     def test_needs_no_spark(self):
         code = "import sys, dovetail.jobs, dovetail.command.running; sys.exit('pyspark' in sys.modules)"
@@ -167,6 +167,19 @@ def changed(old: str, new: str) -> str:
     assert GOOD.count(old) == 1, old
     return GOOD.replace(old, new)
 
+
+STATEMENT = (
+    GOOD[: GOOD.index("join:")]
+    + """\
+join:
+  sql: |
+    SELECT A.obj
+    FROM A, B
+    WINDOW = 5 SECONDS
+    WHERE A.obj = B.obj
+output: {format: noop}
+"""
+)
 
 # What is broken, the file, the line that the message names, and words of what was given, accepted or hinted at.
 BROKEN = {
@@ -221,6 +234,27 @@ BROKEN = {
         changed("path: ${folder}/A", "path: ${foldr}/A"),
         11,
         ["${foldr}", "did you mean 'folder'?"],
+    ),
+    "a variable without quotes in braces": (
+        changed("conf: {spark.sql.shuffle.partitions: 2}", "conf: {spark.x: hdfs://${folder}/x}"),
+        7,
+        ["not YAML", 'needs quotes: "hdfs://${folder}/x"'],
+    ),
+    "a variable without quotes in brackets": (
+        changed("select: [A.obj, B.ts AS later]", "select: [A.obj, ${folder}]"),
+        23,
+        ["not YAML", 'needs quotes: "${folder}"'],
+    ),
+    "a statement that is none": (
+        STATEMENT.replace("WINDOW = 5 SECONDS", "WINDOW = 5 APPLES"),
+        22,
+        ["join.sql: ", "WINDOW = 5 APPLES"],
+    ),
+    "a statement that does not end": (STATEMENT.replace("FROM A, B", "FROM A, 'B"), 21, ["join.sql: ", "FROM A, 'B"]),
+    "a statement without one of the inputs": (
+        STATEMENT.replace("FROM A, B\n", "FROM A, Bee\n").replace("B.obj", "Bee.obj"),
+        19,
+        ["the statement does not name the table 'B'", "join.sql: "],
     ),
     "an empty file": ("# nothing\n", 1, ["empty", "docs/jobs.md"]),
     "a list": ("- a\n- b\n", 1, ["the job is a list", "a mapping"]),

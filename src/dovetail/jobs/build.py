@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dovetail.api.joins import JOINS
-from dovetail.api.sql import sql
 from dovetail.errors import DovetailError, JobError, PredicateError
+from dovetail.jobs.fields import refused
 from dovetail.jobs.job import AVAILABLE_NOW, Input, Job, Join
 from dovetail.jobs.positions import Node
 from dovetail.jobs.progress import Record, record_of
@@ -18,7 +17,9 @@ from dovetail.spark import queries
 from dovetail.spark.metrics import handle_of, metrics
 from dovetail.spark.runtime.failures import ANALYSIS_ERRORS, SPARK_ERRORS, brief
 from dovetail.spark.sources import analysed, read_frame, reader, start_query, write_frame
+from dovetail.spark.sql import statement_frame
 from dovetail.spark.watermarks import watermarked
+from dovetail.statements.syntax.statement import read_statement
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -40,9 +41,10 @@ class BuiltJob:
         self.job = job
         self.spark = spark
         frames = {name: _input_frame(spark, source, job.mode == "stream") for name, source in job.inputs.items()}
-        self.joined = join_frames(job.join, frames)
+        self.joined = join_frames(job.join, frames, exact=job.mode == "batch")
         with _blaming(job.join.node, "select"):
             self.frame = analysed(self.joined.selectExpr(*job.join.select) if job.join.select else self.joined)
+        _check_columns(job, self.frame)
 
     def plan(self) -> str:
         """What the join will do, in words."""
@@ -88,16 +90,44 @@ def follow(query: StreamingQuery, report: Callable[[Record], None], stopping: Ca
     queries.follow(query, lambda progress: report(record_of(progress)), stopping)
 
 
-def join_frames(join: Join, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """The lazy frame of a join; what its function refuses is an error of the line that asked for it."""
+def join_frames(join: Join, frames: Mapping[str, DataFrame], *, exact: bool = False) -> DataFrame:
+    """The lazy frame of a join; what its function refuses is an error of the line that asked for it.
+
+    An `exact` one sheds nothing, whatever the statement says: static tables set no pace to keep up with.
+    """
     if join.sql is not None:
+        joins = {**JOINS, "window": _unshed_window_join} if exact else JOINS
         with _blaming(join.node, "sql", "join.sql"):
-            return sql(join.sql, None, **frames)
+            return statement_frame(read_statement(join.sql), frames, joins)
     assert join.kind is not None
     inputs = {alias: frames[name] for alias, name in join.inputs.items()}
     with _blaming(join.node, "kind", "join"):
         joined: DataFrame = JOINS[join.kind](inputs, **join.arguments)
     return joined
+
+
+def _unshed_window_join(inputs: Mapping[str, DataFrame], **options: Any) -> DataFrame:
+    joined: DataFrame = JOINS["window"](inputs, **{key: value for key, value in options.items() if key != "shed"})
+    return joined
+
+
+def _check_columns(job: Job, frame: DataFrame) -> None:
+    """Refuse columns that a file of text cannot hold, which Spark would refuse in the middle of a stream."""
+    nested = [
+        field.name
+        for field in frame.schema.fields
+        if field.dataType.simpleString().startswith(("struct<", "array<", "map<"))
+    ]
+    if (job.output.format or "").lower() != "csv" or not nested:
+        return
+    fields = [f"{name}.{field.name}" for name in nested for field in getattr(frame.schema[name].dataType, "fields", [])]
+    wanted = ", ".join(fields[:2] or nested[:1])
+    hint = f"SELECT {wanted}, ... in the statement" if job.join.sql else f"select: [{wanted}, ...] under join"
+    raise job.output.node.key_error(
+        "format", f"output is csv, and the column {nested[0]} is {frame.schema[nested[0]].dataType.typeName()}",
+        accepted="columns of single values, or a format that nests, such as parquet or json",
+        hint=f"name the columns to write: {hint}" if fields else "write it as text: to_json(...)",
+    )  # fmt: skip
 
 
 def _input_frame(spark: SparkSession, source: Input, streaming: bool) -> DataFrame:
@@ -136,34 +166,17 @@ def _steps(source: Input, streams: bool) -> Iterator[tuple[str, Callable[[DataFr
 def _blaming(node: Node, key: str, what: str = "", *, only: tuple[type[Exception], ...] = ()) -> Iterator[None]:
     """Turn what a step refuses into an error of the line that asked for it."""
     prefix = f"{what}: " if what else ""
-    refused = only or (DovetailError, *SPARK_ERRORS)
+    expected = only or (DovetailError, *SPARK_ERRORS)
     try:
         yield
     except JobError:
         raise
-    except refused as error:
+    except expected as error:
         if isinstance(error, DovetailError):
-            _raise_within(node, prefix, error)
-            raise node.key_error(
-                _culprit(node, key, error), prefix + error.given, accepted=error.accepted, hint=error.hint
-            ) from error
+            raise refused(node, _culprit(node, key, error), what, error) from error
         # Spark knows whether a query can run in an output mode only when it starts.
         asked = "mode" if "OUTPUT_MODE" in str(error) and "mode" in node.keys else key
         raise node.key_error(asked, prefix + brief(error)) from error
-
-
-_LINE_IN_SQL = re.compile(r"(?P<key>SQL|on), line (?P<line>\d+): ")
-
-
-def _raise_within(node: Node, prefix: str, error: DovetailError) -> None:
-    """Raise an error that knows its line within an SQL text with the line of the file; it shows the position itself."""
-    match = _LINE_IN_SQL.match(error.given)
-    value = (node.content if isinstance(node.content, dict) else {}).get(match["key"].lower()) if match else None
-    if match is None or value is None:
-        return
-    line = value.line_of(int(match["line"]))
-    given = f"{node.source.name}:{line}: {prefix}{error.given[match.end() :]}"
-    raise JobError(given, accepted=error.accepted, hint=error.hint) from error
 
 
 def _culprit(node: Node, key: str, error: DovetailError) -> str:

@@ -187,6 +187,24 @@ def made(node: Node, make: Callable[[], Any]) -> Any:
         raise node.error(error.given, accepted=error.accepted, hint=error.hint) from None
 
 
+_LINE_IN_SQL = re.compile(r"(?P<key>SQL|on), line (?P<line>\d+): ")
+
+
+def refused(node: Node, key: str, what: str, error: DovetailError) -> JobError:
+    """What a step of the job refuses, as an error of the line that asked for it.
+
+    An error that knows its line within an SQL text gets the line of the file; it shows the position itself.
+    """
+    prefix = f"{what}: " if what else ""
+    match = _LINE_IN_SQL.match(error.given)
+    value = (node.content if isinstance(node.content, dict) else {}).get(match["key"].lower()) if match else None
+    if match is None or value is None:
+        return node.key_error(key, prefix + error.given, accepted=error.accepted, hint=error.hint)
+    line = value.line_of(int(match["line"]))
+    given = f"{node.source.name}:{line}: {prefix}{error.given[match.end() :]}"
+    return JobError(given, accepted=error.accepted, hint=error.hint)
+
+
 Text = Annotated[str, BeforeValidator(as_text)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(as_texts)]
 Flag = Annotated[bool, BeforeValidator(as_flag)]

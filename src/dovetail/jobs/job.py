@@ -10,7 +10,7 @@ from pydantic.dataclasses import dataclass
 
 from dovetail.api.joins import JOINS
 from dovetail.datasets.files import DATASETS, sizes_of
-from dovetail.errors import closest
+from dovetail.errors import DovetailError, JobError, closest
 from dovetail.jobs.calls import call_arguments, join_keys
 from dovetail.jobs.fields import (
     CONFIG,
@@ -28,9 +28,11 @@ from dovetail.jobs.fields import (
     as_whole_number,
     as_word,
     lacks,
+    refused,
     section_content,
 )
 from dovetail.jobs.positions import Node
+from dovetail.statements.syntax.statement import check_frame_names, read_statement
 
 AVAILABLE_NOW = "available_now"
 MODES = {"batch": ("append", "overwrite", "ignore", "error"), "stream": ("append", "update", "complete")}
@@ -144,6 +146,7 @@ class Join(Section):
             content = section_content(node, ("sql", "select"))
             if "sql" not in content:
                 raise lacks(node, "sql", "SELECT ...")
+            _check_statement(node, content["sql"], context.inputs)
             return {"node": node, "inputs": {name: name for name in context.inputs}, "arguments": {}, **content}
         kind = as_word(node.content["kind"], JOINS)
         content = section_content(node, ("kind", "inputs", "select", *join_keys(kind)))
@@ -154,6 +157,16 @@ class Join(Section):
             arguments.pop("shed", None)
         select = {"select": content["select"]} if "select" in content else {}
         return {"node": node, "kind": kind, "inputs": aliases, "arguments": arguments, **select}
+
+
+def _check_statement(node: Node, given: Node, inputs: tuple[str, ...]) -> None:
+    """Refuse a statement that cannot be read, or that does not name the inputs: neither takes Spark to find out."""
+    try:
+        check_frame_names(read_statement(as_text(given)), inputs)
+    except JobError:
+        raise
+    except DovetailError as error:
+        raise refused(node, "sql", "join.sql", error) from None
 
 
 def _aliases(node: Node | None, inputs: tuple[str, ...]) -> dict[str, str]:
