@@ -19,8 +19,10 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.utils import is_remote
+from pyspark.util import default_api_mode
 
 from dovetail.errors import ArgumentError
+from dovetail.spark.runtime.gateway import start_jvm
 from dovetail.spark.runtime.java import check_java
 
 __all__ = ["SessionWarning", "session"]
@@ -105,6 +107,19 @@ def session(
     >>> spark is dt.session()
     True
     """
+    return open_session(app, master=master, driver_memory=driver_memory, conf=conf, stacklevel=3)
+
+
+def open_session(
+    app: str = _APP,
+    *,
+    master: str = _MASTER,
+    driver_memory: str | None = None,
+    conf: Mapping[str, object] | None = None,
+    sheltered: bool = False,
+    stacklevel: int = 2,
+) -> SparkSession:
+    """As :func:`session`; SIGTERM leaves the JVM and the workers of a `sheltered` one alone."""
     found = session_in_use()
     if found is not None:
         ignored = _arguments_given(app, master, driver_memory, conf)
@@ -113,13 +128,15 @@ def session(
                 f"a Spark session exists already, so {', '.join(ignored)} had no effect; "
                 "call its stop() first, or set these where it is made",
                 SessionWarning,
-                stacklevel=2,
+                stacklevel=stacklevel,
             )
         return found
     settings = build_conf(app, master=master, driver_memory=driver_memory, conf=conf)
     check_java()
     _workers_run_this_python()
     _stay_on_this_machine(settings)
+    if _is_classic(settings):
+        start_jvm(settings, sheltered=sheltered)
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -128,6 +145,14 @@ def session(
         # more in the session, and warns of each that only a server can have.
         warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)
         return builder.getOrCreate()
+
+
+def _is_classic(settings: Mapping[str, str]) -> bool:
+    """Whether the session runs in a JVM of this process, not on a Spark Connect server that PySpark starts itself."""
+    mode = settings.get("spark.api.mode", os.environ.get("SPARK_API_MODE", "")).lower()
+    if mode not in ("classic", "connect"):
+        mode = default_api_mode()
+    return mode == "classic" and "spark.remote" not in settings
 
 
 def _workers_run_this_python() -> None:
