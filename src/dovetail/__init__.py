@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from dovetail.families.window.graph import after, path
     from dovetail.plots import charts as plot
     from dovetail.spark.metrics import metrics
+    from dovetail.spark.queries import check_checkpoint
     from dovetail.spark.runtime.session import session
     from dovetail.spark.watermarks import watermarked
 
@@ -66,6 +67,7 @@ __all__ = [
     "approx_join",
     "asof_join",
     "bestmatch_join",
+    "check_checkpoint",
     "closest",
     "estimates",
     "explain",
@@ -97,6 +99,7 @@ _MODULES = {
     "dovetail.families.window.graph": ("after", "path"),
     "dovetail.spark.watermarks": ("watermarked",),
     "dovetail.spark.metrics": ("metrics",),
+    "dovetail.spark.queries": ("check_checkpoint",),
     "dovetail.spark.runtime.session": ("session",),
 }  # fmt: skip
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}

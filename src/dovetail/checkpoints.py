@@ -9,13 +9,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from dovetail.conditions.durations import in_words
 from dovetail.errors import CheckpointError
 
 FORMAT = 2
 """Version of what stored state looks like; a reader refuses any other."""
+
+SEGMENTS_STATE = "segments"
+"""The name of the state in which a cell keeps its segments by their names."""
+HEADER = "format"
+"""The name under which it keeps the header."""
 
 _LONG = 200
 """Longer texts, such as the columns of a wide table, are cut, and a hash represents the rest."""
@@ -77,6 +84,28 @@ class CheckpointHeader:
             )
 
 
+def check_headers(expected: Sequence[CheckpointHeader], stored: Sequence[bytes]) -> None:
+    """Refuse the headers of a whole query, which may have several joins.
+
+    Headers that are equal belong together, whatever their order; the first that has no equal is compared with the first
+    that is left.  A query with more or fewer joins than before is Spark's to refuse.
+
+    Examples
+    --------
+    >>> a, b, c = (CheckpointHeader.of({"join": "a theta join in windows", "window": f"{n} rows"}) for n in (1, 2, 3))
+    >>> check_headers([a, b], [b.stored(), a.stored()])
+    >>> check_headers([a, c], [b.stored(), a.stored()])
+    Traceback (most recent call last):
+    dovetail.errors.CheckpointError: the checkpoint belongs to another join: the window was '2 rows' and is '3 rows'
+      accepted: the join that wrote the checkpoint
+      hint: take the change back, or start this join from a new checkpoint
+    """
+    changed = [header for header in expected if header.stored() not in stored]
+    known = {header.stored() for header in expected}
+    for header, other in zip(changed, (one for one in stored if one not in known), strict=False):
+        header.check(other)
+
+
 def _read(stored: bytes | None) -> dict[str, object]:
     """A header as it was stored; anything else is no format we know."""
     if stored is None:
@@ -94,14 +123,69 @@ def _differences(before: Mapping[str, object], now: Mapping[str, str]) -> list[s
         # All else differs too, and would only hide it.
         return [f"it was {kinds[0]} and is {kinds[1]}"]
     return [
-        f"the {name} was {_quoted(before.get(name))} and is {_quoted(now.get(name))}"
+        f"the {name} was {_quoted(name, before)} and is {_quoted(name, now)}"
         for name in [*now, *(name for name in before if name not in now)]
         if before.get(name) != now.get(name)
     ]
 
 
-def _quoted(text: object) -> str:
-    return "not given" if text in (None, "") else repr(text)
+def _quoted(name: str, parts: Mapping[str, object]) -> str:
+    text = parts.get(name)
+    if text in (None, ""):
+        return "not given"
+    said = str(text)
+    if name == "tolerance" and said.lstrip("-").isdigit() and _has_timestamps(parts):
+        return repr(in_words(int(said)))
+    return repr(_spoken(said))
+
+
+_SPAN = re.compile(
+    r"(?P<other>[^,]+?) (?P<low>-?\d+) to (?P<high>-?\d+)(?P<unit> microseconds)? after (?P<one>[^,]+?)(?=, | or |$)"
+)
+_LENGTH = re.compile(r"(?P<length>\d+) microseconds(?P<old> old, every (?P<every>\d+)$)?")
+
+
+def _spoken(text: str) -> str:
+    """Stored lengths of time as people write them.  What is stored are numbers, spelled the same in every version.
+
+    Examples
+    --------
+    >>> _spoken("B -10000000 to 10000000 microseconds after A"), _spoken("B 0 to 5 after A")
+    ('A and B at most 10 seconds apart', 'B at most 5 after A')
+    >>> _spoken("60000000 microseconds"), _spoken("5 rows")
+    ('1 minute', '5 rows')
+    """
+    return _LENGTH.sub(_length, _SPAN.sub(_span, text))
+
+
+def _span(match: re.Match[str]) -> str:
+    low, high, one, other = int(match["low"]), int(match["high"]), match["one"], match["other"]
+
+    def length(value: int) -> str:
+        return in_words(value) if match["unit"] else str(value)
+
+    if low == -high:
+        return f"{one} and {other} at most {length(high)} apart"
+    if low == 0:
+        return f"{other} at most {length(high)} after {one}"
+    if high == 0:
+        return f"{one} at most {length(-low)} after {other}"
+    return f"{other} from {length(low)} to {length(high)} after {one}"
+
+
+def _length(match: re.Match[str]) -> str:
+    every = f" old, every {in_words(int(match['every']))}" if match["old"] else ""
+    return in_words(int(match["length"])) + every
+
+
+def _has_timestamps(parts: Mapping[str, object]) -> bool:
+    """Whether the time columns of a join are timestamps, which count in microseconds."""
+    columns = [str(text) for name, text in parts.items() if name.startswith("columns of ")]
+    times = str(parts.get("time", "")).split(", ")
+    found = [
+        re.search(rf"(?:^|, ){re.escape(time)} timestamp", text) for time, text in zip(times, columns, strict=False)
+    ]
+    return bool(found) and all(found)
 
 
 def _short(text: str) -> str:

@@ -162,6 +162,22 @@ def _other_checkpoint(spark, folder: Path) -> list[str]:
     return [first]
 
 
+def _check_checkpoint(spark, folder: Path) -> list[str]:
+    def joined(rows: int):
+        return dt.theta_join(streams(spark, folder, "AB"), on="A.x < B.x", window=rows)
+
+    with tempfile.TemporaryDirectory() as place:
+        dt.check_checkpoint(joined(5), place)
+        writer = joined(5).writeStream.format("noop").option("checkpointLocation", place)
+        query = writer.trigger(availableNow=True).start()
+        assert query.awaitTermination(120)
+        dt.check_checkpoint(joined(5), place)
+        with pytest.raises(dt.CheckpointError) as caught:
+            dt.check_checkpoint(joined(7), place)
+    total = dt.metrics(query)
+    return [*str(caught.value).splitlines(), f"{total['rows']} rows, {total['results']} results"]
+
+
 def _watermarked(spark, folder: Path) -> list[str]:
     reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
     raw = {name: reader.parquet(str(folder / name)) for name in "AB"}
@@ -241,6 +257,7 @@ PUBLIC: dict[str, Case] = {
     "approx_join": _joins("approx, batch", "approx, stream"),
     "asof_join": _joins("asof, batch", "asof, stream"),
     "bestmatch_join": _joins("bestmatch, batch", "bestmatch, stream"),
+    "check_checkpoint": _check_checkpoint,
     "closest": _best(dt.closest("t", within="3 seconds"), dt.closest("x")),
     "estimates": _estimates,
     "explain": _explain,

@@ -7,7 +7,8 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
@@ -17,6 +18,7 @@ import dovetail
 from dovetail.command.cli import app
 from dovetail.command.demo import Sizes
 from dovetail.errors import SetupError
+from dovetail.jobs.progress import read_records
 
 run = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}).invoke
 
@@ -184,26 +186,61 @@ def test_a_broken_job_file_is_wrong_usage(tmp_path):
     assert "Traceback" not in done.output
 
 
+def interrupt(process: subprocess.Popen) -> None:
+    """Ctrl-C of somebody who sees the process alone."""
+    process.send_signal(signal.SIGINT)
+
+
+def end_service(process: subprocess.Popen) -> None:
+    """What a service manager does: SIGTERM to every process of the service, the JVM and Python workers included."""
+    family = [process.pid]
+    for pid in family:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            family += map(int, (task / "children").read_text().split())
+    assert len(family) > 2, "the JVM and the daemon of its workers"
+    for pid in family:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+
+@contextmanager
+def started(job: Path, *arguments: str):
+    """A run in a process of its own, with the session that it starts itself."""
+    environment = {**os.environ, "DOVETAIL_STATE": str(job.parent / "state"), "COLUMNS": "200"}
+    command = [sys.executable, "-u", "-m", "dovetail", "run", str(job), *arguments]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
+    ) as running:
+        try:
+            yield running
+        finally:
+            running.kill()
+
+
+def last_record(folder: Path) -> dict:
+    (file,) = (folder / "state").iterdir()
+    return read_records(file)[-1]
+
+
 @pytest.mark.usefixtures("shared")
-def test_a_stream_runs_until_it_is_interrupted(tmp_path):
-    """In a process of its own, with the session that it starts itself, and quietly."""
+@pytest.mark.parametrize("end", [interrupt, end_service])
+def test_a_stream_runs_until_it_is_ended(tmp_path, end):
+    """Quietly, with its micro-batch committed."""
     job = tmp_path / "job.yaml"
     job.write_text(JOB, encoding="utf-8")
-    environment = {"DOVETAIL_STATE": str(tmp_path / "state"), "COLUMNS": "200"}
-    command = [sys.executable, "-u", "-m", "dovetail", "run", str(job)]
-    with subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env={**os.environ, **environment}
-    ) as running:
+    with started(job) as running:
         seen = []
         for line in running.stdout:
             seen.append(line)
             if line.startswith("batch 1,"):
-                running.send_signal(signal.SIGINT)
+                end(running)
         errors = running.stderr.read()
         assert running.wait(timeout=120) == 130, errors
     assert errors == ""
     assert seen[-1] == "stopped; the next run goes on from here\n"
+    assert (last_record(tmp_path)["kind"], last_record(tmp_path)["status"]) == ("end", "stopped")
     # The next run goes on where this one stopped, and ends: nothing is lost, nothing is there twice.
+    environment = {"DOVETAIL_STATE": str(tmp_path / "state")}
     done = run(app, ["run", str(job), "--once"], env=environment)
     assert done.exit_code == 0, done.output
     assert "batch 0," not in done.stdout
@@ -213,3 +250,45 @@ def test_a_stream_runs_until_it_is_interrupted(tmp_path):
     shown = run(app, ["top", "--once"], env=environment)
     assert "job" in shown.output
     assert "finished" in shown.output
+
+
+ENDLESS = """\
+generate: {dataset: cameras, into: data, batches: 1, objects: 20}
+spark: {master: "local[2]", conf: {spark.sql.shuffle.partitions: 1}}
+inputs: {A: {format: parquet, path: data/A}}
+join: {sql: "SELECT count(*) AS n FROM A CROSS JOIN range(1000000000000000)"}
+output: {format: parquet, path: out}
+"""
+
+
+@pytest.mark.spark
+def test_a_batch_job_runs_until_it_is_ended(tmp_path):
+    job = tmp_path / "job.yaml"
+    job.write_text(ENDLESS, encoding="utf-8")
+    with started(job) as running:
+        for line in running.stdout:
+            seen = line
+            if line.startswith("output"):
+                # The summary is out; the Spark job begins now or in a moment.
+                end_service(running)
+        errors = running.stderr.read()
+        assert running.wait(timeout=120) == 130, errors
+    assert (errors, seen) == ("", "stopped before the job was done; the next run begins anew\n")
+    assert (last_record(tmp_path)["kind"], last_record(tmp_path)["status"]) == ("end", "stopped")
+    assert not list((tmp_path / "out").glob("*.parquet"))
+
+
+def test_sigterm_interrupts_at_any_time(monkeypatch, temporary):
+    """Also where no job runs yet: while Spark starts, say."""
+
+    @contextmanager
+    def start(app, log, *, conf=None):
+        os.kill(os.getpid(), signal.SIGTERM)
+        yield
+
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr("dovetail.spark.runtime.quiet.quiet_session", start)
+    done = run(app, ["demo", "--quick"])
+    assert done.exit_code == 130
+    assert "interrupted" in done.output
+    assert signal.getsignal(signal.SIGTERM) is before

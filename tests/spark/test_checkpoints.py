@@ -13,6 +13,8 @@ from tests.checkpoints.joins import JOINS, LAST, PLACE, pairs, run, streams, tab
 
 import dovetail as dt
 from dovetail.checkpoints import FORMAT
+from dovetail.errors import CheckpointError
+from dovetail.spark.runtime.failures import brief
 
 KEPT = Path(__file__).resolve().parents[1] / "checkpoints"
 
@@ -74,6 +76,92 @@ def test_another_join_on_a_checkpoint_is_refused_with_the_difference(spark, tmp_
     other = dt.theta_join(streams(spark, tmp_path), on="A.v <= B.v", window=7)
     with pytest.raises(StreamingQueryException) as caught:
         run(other, tmp_path / "theta-rows", tmp_path / "out")
-    text = str(caught.value)
-    assert "the checkpoint belongs to another join: the window was '5 rows' and is '7 rows'" in text
-    assert "hint: take the change back, or start this join from a new checkpoint" in text
+    first, accepted, hint, *_ = str(caught.value).splitlines()
+    assert "CheckpointError: the checkpoint belongs to another join: the window was '5 rows' and is '7 rows'" in first
+    assert (accepted, hint) == (
+        "  accepted: the join that wrote the checkpoint",
+        "  hint: take the change back, or start this join from a new checkpoint",
+    )
+    assert 'File "' not in str(caught.value)
+    assert brief(caught.value).startswith("the checkpoint belongs to another join: the window was '5 rows'")
+
+
+@pytest.mark.parametrize("name", JOINS)
+def test_a_kept_checkpoint_is_recognised_before_a_query_starts(spark, tmp_path, name):
+    restored(tmp_path, name)
+    write_file(tmp_path, "A", 0)
+    write_file(tmp_path, "B", 0)
+    inputs = streams(spark, tmp_path)
+    dt.check_checkpoint(JOINS[name](inputs), tmp_path / name / "checkpoint")
+    make, difference = CHANGED[name]
+    with pytest.raises(CheckpointError) as caught:
+        dt.check_checkpoint(make(inputs), str(tmp_path / name / "checkpoint"))
+    assert caught.value.given == f"the checkpoint belongs to another join: {difference}"
+
+
+CHANGED = {
+    "window": (
+        lambda inputs: dt.window_join(
+            inputs, on="A.k = B.k", time="ts", within={("A", "B"): dt.after("1 minute")}, how="left", partitions=1
+        ),
+        "the window was 'A and B at most 4 seconds apart' and is 'B at most 1 minute after A'",
+    ),
+    "theta-rows": (
+        lambda inputs: dt.theta_join(inputs, on="A.v < B.v", window=5),
+        "the condition was 'A.v <= B.v' and is 'A.v < B.v'",
+    ),
+    "theta-time": (
+        lambda inputs: dt.theta_join(inputs, on="A.v < B.v", how="left", window="2 minutes", time="ts"),
+        "the window was '10 seconds' and is '2 minutes'",
+    ),
+    "asof": (
+        lambda inputs: dt.asof_join(inputs, by="k", time="ts", direction="nearest", how="left", within="250 ms"),
+        "the tolerance was '5 seconds' and is '250 milliseconds'",
+    ),
+    "best": (
+        lambda inputs: dt.theta_join(inputs, on="A.v <= B.v", window=5),
+        "it was a best-match join and is a theta join in windows",
+    ),
+    "approx": (
+        lambda inputs: dt.approx_join(inputs, on="A.k = B.k", memory=600, seed=1, partitions=1),
+        "the memory was '500 rows' and is '600 rows'",
+    ),
+}
+
+
+def test_the_checkpoint_of_a_statement_with_two_joins(spark, tmp_path):
+    """Each join has state of its own, and one of them changes."""
+    for alias in "AB":
+        write_file(tmp_path, alias, 0)
+    text = (
+        "SELECT a FROM (SELECT A.id AS a, A.v FROM A, B WINDOW = 4 SECONDS WHERE A.k = B.k) UNION ALL "
+        "SELECT x.id FROM A AS x, B AS y WINDOW = {} WHERE x.v = y.v"
+    )
+    run(dt.sql(text.format("1 HOUR"), **streams(spark, tmp_path)), tmp_path, tmp_path / "out")
+    dt.check_checkpoint(dt.sql(text.format("1 HOUR"), **streams(spark, tmp_path)), tmp_path / "checkpoint")
+    with pytest.raises(
+        CheckpointError, match="was 'x and y at most 1 hour apart' and is 'x and y at most 2 hours apart'"
+    ):
+        dt.check_checkpoint(dt.sql(text.format("2 HOURS"), **streams(spark, tmp_path)), tmp_path / "checkpoint")
+
+
+def test_what_has_no_state_fits_and_what_is_no_join_of_streams_is_refused(spark, tmp_path):
+    for alias in "AB":
+        write_file(tmp_path, alias, 0)
+    inputs, static = streams(spark, tmp_path), tables(spark, tmp_path)
+    restored(tmp_path, "theta-rows")
+    beside = dt.theta_join({"A": inputs["A"], "B": static["B"]}, on="A.v < B.v")
+    dt.check_checkpoint(beside, tmp_path / "theta-rows" / "checkpoint")
+    joined = dt.theta_join(inputs, on="A.v < B.v", window=5)
+    dt.check_checkpoint(joined, tmp_path / "nowhere")
+    (tmp_path / "empty" / "offsets").mkdir(parents=True)
+    dt.check_checkpoint(joined, tmp_path / "empty")
+    # A query that was killed before it committed anything.
+    shutil.rmtree(tmp_path / "theta-rows" / "checkpoint" / "commits")
+    dt.check_checkpoint(joined, tmp_path / "theta-rows" / "checkpoint")
+    with pytest.raises(dt.ArgumentError, match="static inputs"):
+        dt.check_checkpoint(dt.theta_join(static, on="A.v < B.v"), tmp_path)
+    with pytest.raises(dt.ArgumentError, match="no Dovetail join returned"):
+        dt.check_checkpoint(joined.select("A"), tmp_path)
+    with pytest.raises(dt.ArgumentError, match="path="):
+        dt.check_checkpoint(joined, 5)

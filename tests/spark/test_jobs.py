@@ -129,6 +129,80 @@ def test_a_stream_gives_what_the_batch_gives_and_reports(spark, tmp_path):
     assert sorted(map(str, streamed)) == sorted(map(str, whole))
 
 
+def test_a_changed_join_on_an_old_checkpoint_is_refused_before_it_starts(spark, tmp_path):
+    write("cameras", tmp_path, batches=1, objects=10)
+    # The state of one cell is in one of the partitions, and any of the others may come first.
+    assert int(spark.conf.get("spark.sql.shuffle.partitions")) > 1
+    follow(BuiltJob(job_of(tmp_path, CAMERAS), spark).start(), lambda record: None, lambda: False)
+    batches = len(list((tmp_path / "chk" / "offsets").iterdir()))
+    changed = CAMERAS.replace("{after: 5 seconds}", "{after: 10 seconds}")
+    with pytest.raises(JobError) as error:
+        BuiltJob(job_of(tmp_path, changed), spark).start()
+    first, line, *_ = str(error.value).splitlines()
+    assert first.endswith(
+        "job.yaml:17: output.checkpoint: the checkpoint belongs to another join: "
+        "the window was 'B at most 5 seconds after A' and is 'B at most 10 seconds after A'"
+    )
+    assert "checkpoint: chk" in line
+    assert "start this join from a new checkpoint" in str(error.value)
+    assert len(list((tmp_path / "chk" / "offsets").iterdir())) == batches
+    follow(BuiltJob(job_of(tmp_path, CAMERAS), spark).start(), lambda record: None, lambda: False)
+
+
+STATEMENT = (
+    CAMERAS[: CAMERAS.index("join:")]
+    + """\
+join:
+  sql: |
+    SELECT A.obj, A.ts AS first, B.ts AS second
+    FROM A, B
+    WINDOW = 5 SECONDS SHED HARVEST TARGET 1 SECOND
+    WHERE A.obj = B.obj
+output: {format: parquet, path: out, checkpoint: chk, mode: {batch: overwrite}}
+"""
+)
+
+
+def test_a_statement_that_sheds_is_exact_in_batch(spark, tmp_path):
+    """Static tables set no pace to keep up with."""
+    write("cameras", tmp_path, batches=2, objects=40)
+    BuiltJob(job_of(tmp_path, STATEMENT, mode="batch"), spark).write()
+    found = pq.read_table(tmp_path / "out").to_pylist()
+    a, b = (pq.read_table(tmp_path / name).to_pylist() for name in "AB")
+    near = [
+        (one["obj"], one["ts"].replace(tzinfo=None), other["ts"].replace(tzinfo=None))
+        for one in a
+        for other in b
+        if one["obj"] == other["obj"] and abs((one["ts"] - other["ts"]).total_seconds()) <= 5
+    ]
+    assert sorted(
+        (row["obj"], *(row[name].replace(tzinfo=None) for name in ("first", "second"))) for row in found
+    ) == sorted(near)
+    assert near
+    assert "shed" in BuiltJob(job_of(tmp_path, STATEMENT), spark).plan()
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        (THETA.replace("  select: [R.x, S.y]\n", ""), "select: [R.x, S.y, ...] under join"),
+        (
+            THETA.replace(
+                "kind: theta\n  on: ABS(R.x - S.y) <= 1\n  select: [R.x, S.y]", "sql: SELECT struct(R.x) AS r FROM R, S"
+            ),
+            "SELECT r.x, ... in the statement",
+        ),
+    ],
+    ids=["structs of a join", "a struct of a statement"],
+)
+def test_structs_in_csv_get_a_hint(spark, folder, text, hint):
+    text = text.replace("  format: parquet\n  path: out", "  format: csv\n  path: out")
+    with pytest.raises(JobError, match=r"job.yaml:\d+: output is csv, and the column \w+ is struct") as error:
+        BuiltJob(job_of(folder, text), spark)
+    assert hint in str(error.value)
+    assert "    format: csv" in str(error.value)
+
+
 def test_an_output_mode_that_a_stream_cannot_have_names_its_line(spark, tmp_path):
     write("cameras", tmp_path, batches=1, objects=5)
     text = CAMERAS.replace("mode: {batch: overwrite}}", "\n  mode: {stream: complete}}")

@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 from rich.markup import escape
 
+from dovetail.command.signals import Stopped, terminable
 from dovetail.errors import ArgumentError, DovetailError, JobError
 
 _CODES = "Exit codes: 0 done, 1 the job failed, 2 wrong usage or job file, 130 stopped with Ctrl-C or SIGTERM."
@@ -114,8 +115,8 @@ def run(
             return
         try:
             running.run_job(Console(), read, log)
-        except running.Stopped:
-            Console().print("stopped; the next run goes on from here")
+        except Stopped as stopped:
+            Console().print(str(stopped))
             raise typer.Exit(INTERRUPTED) from None
 
 
@@ -193,7 +194,8 @@ def _assignments(given: list[str] | None) -> dict[str, str]:
 @contextmanager
 def _interruptible() -> Iterator[None]:
     try:
-        yield
+        with terminable():
+            yield
     except KeyboardInterrupt:
         raise typer.Exit(INTERRUPTED) from None
 
@@ -208,7 +210,8 @@ def _reporting(prefix: str) -> Iterator[Path]:
     log = Path(name)
     try:
         open(handle, "wb").close()  # noqa: PTH123 - the handle is open already
-        yield log
+        with terminable():
+            yield log
     except (JobError, ArgumentError) as error:
         log.unlink(missing_ok=True)
         _fail(str(error), None, USAGE)

@@ -266,7 +266,7 @@ def _stream(console: Console, spark: SparkSession, folder: Path, sizes: Sizes, s
     console.print(table)
     console.print(
         "Each line above is a micro-batch: rows that came, passages that left at once, rows kept for later matches and "
-        "rows evicted because nothing that still comes can match them.  query.lastProgress has these counters.\n"
+        "rows evicted because nothing that still comes can match them.  query.recentProgress has these counters.\n"
     )
     arrived = f"{sizes.batches * sizes.objects:,}"
     seen.lines.append(

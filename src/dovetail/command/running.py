@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import signal
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -22,6 +21,7 @@ from rich.spinner import Spinner
 from rich.table import Table
 from rich.text import Text
 
+from dovetail.command.signals import Stopped, stop_requests
 from dovetail.command.view import batch_line, figure, run_view
 from dovetail.jobs import Job
 from dovetail.jobs.progress import ProgressFile, Record
@@ -32,10 +32,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from dovetail.jobs.build import BuiltJob
-
-
-class Stopped(Exception):  # noqa: N818 - not an error: the user asked for it
-    """The user ended a stream, and it has stopped."""
 
 
 def explain_job(console: Console, job: Job, log: Path) -> None:
@@ -85,8 +81,10 @@ def _session(console: Console, job: Job, log: Path) -> Iterator[SparkSession]:
             spark = starting.__enter__()
     try:
         yield spark
-    finally:
-        starting.__exit__(None, None, None)
+    except BaseException:
+        starting.__exit__(*sys.exc_info())
+        raise
+    starting.__exit__(None, None, None)
 
 
 def _summary(console: Console, job: Job) -> None:
@@ -113,8 +111,18 @@ def _explained(console: Console, job: Job, spark: SparkSession) -> None:
 
 def _run_batch(console: Console, built: BuiltJob, run: ProgressFile) -> None:
     began = time.perf_counter()
-    with ThreadPoolExecutor(1) as pool:
-        _wait(console, built, pool.submit(built.write))
+    pool = ThreadPoolExecutor(1)
+    try:
+        with stop_requests() as stop:
+            done = pool.submit(built.write)
+            _wait(console, built, done, stop)
+            if stop.is_set() and not _ended(console, built, done):
+                run.status = "stopped"
+                raise Stopped("stopped before the job was done; the next run begins anew")
+            done.result()
+    finally:
+        # Who interrupts twice does not wait.  The thread ends with the session.
+        pool.shutdown(wait=False)
     run.status = "finished"
     seconds = time.perf_counter() - began
     counters = built.counters()
@@ -126,20 +134,28 @@ def _run_batch(console: Console, built: BuiltJob, run: ProgressFile) -> None:
     console.print(f"finished in {seconds:.1f} s")
 
 
-def _wait(console: Console, built: BuiltJob, done: Future[None]) -> None:
-    """Show the tasks of a batch job until it is done.  The main thread waits, so that Ctrl-C reaches it."""
+def _ended(console: Console, built: BuiltJob, done: Future[None]) -> bool:
+    """Cancel a batch job that is to stop; whether it came to its end before that."""
+    console.print("stopping: the running tasks are cancelled")
+    while not done.done():
+        # Once is not enough: between two of its Spark jobs there is nothing to cancel.
+        built.cancel()
+        wait([done], timeout=1)
+    return done.exception() is None
+
+
+def _wait(console: Console, built: BuiltJob, done: Future[None], stop: threading.Event) -> None:
+    """Show the tasks of a batch job until it is done or to stop.  The main thread waits, because signals reach it."""
     from dovetail.spark.queries import running_tasks
 
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         shown = progress.add_task("running", total=None)
-        while not done.done():
-            threading.Event().wait(0.2)
+        while not done.done() and not stop.wait(0.2):
             counted = running_tasks(built.spark)
             if counted is not None and counted[1]:
                 finished, total = counted
                 progress.update(shown, completed=finished, total=total, description=f"{finished} of {total} tasks")
-    done.result()
 
 
 def _counters(console: Console, counters: Mapping[str, Any]) -> None:
@@ -158,6 +174,7 @@ def _counters(console: Console, counters: Mapping[str, Any]) -> None:
 
 def _run_stream(console: Console, built: BuiltJob, run: ProgressFile) -> None:
     from dovetail.jobs.build import follow
+    from dovetail.spark.runtime.failures import ANSWERS, is_jvm_gone
 
     records: list[Record] = [run.start]
     query = built.start()
@@ -180,7 +197,7 @@ def _run_stream(console: Console, built: BuiltJob, run: ProgressFile) -> None:
         if live is None:
             console.print(batch_line(record), soft_wrap=True)
 
-    with _stop_requests() as stop, live or nullcontext():
+    with stop_requests() as stop, live or nullcontext():
         told = False
 
         def stopping() -> bool:
@@ -190,31 +207,16 @@ def _run_stream(console: Console, built: BuiltJob, run: ProgressFile) -> None:
                 show("stopping after this micro-batch")
             return told
 
-        follow(query, report, stopping)
+        try:
+            follow(query, report, stopping)
+        except ANSWERS as error:
+            # Under spark-submit the JVM is the submitter's, and the signal that ends this process may end it first.
+            # Its micro-batch is then repeated, as after a second Ctrl-C.
+            if not (stop.is_set() and is_jvm_gone(error)):
+                raise
     if stop.is_set():
         run.status = "stopped"
-        raise Stopped
+        raise Stopped("stopped; the next run goes on from here")
     run.status = "finished"
     total = sum(record.get("results") or 0 for record in records)
     console.print(f"finished: {len(records) - 1} micro-batches, {total:,} results")
-
-
-@contextmanager
-def _stop_requests() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set.  The second one interrupts at once.
-
-    PySpark's own handler of Ctrl-C would cancel the running micro-batch and let the query fail.
-    """
-    asked = threading.Event()
-
-    def ask(number: int, frame: FrameType | None) -> None:
-        if asked.is_set():
-            raise KeyboardInterrupt
-        asked.set()
-
-    before = {number: signal.signal(number, ask) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield asked
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from dovetail.api.joins import JOINS
-from dovetail.errors import DovetailError, JobError, PredicateError
+from dovetail.errors import CheckpointError, DovetailError, JobError, PredicateError
 from dovetail.jobs.fields import refused
 from dovetail.jobs.job import AVAILABLE_NOW, Input, Job, Join
 from dovetail.jobs.positions import Node
@@ -60,10 +60,21 @@ class BuiltJob:
         with _blaming(node, "mode" if "mode" in node.keys else "format", "output", only=ANALYSIS_ERRORS):
             write_frame(self.frame, **self._sink())
 
+    def cancel(self) -> None:
+        """Cancel what :meth:`write` runs."""
+        queries.cancel(self.spark)
+
     def start(self) -> StreamingQuery:
         """Start a stream."""
         output = self.job.output
         interval = None if output.trigger == AVAILABLE_NOW else output.trigger
+        if output.checkpoint is not None:
+            # State that cannot be read here is for the query to find; its workers look once more.
+            with (
+                suppress(*SPARK_ERRORS),
+                _blaming(output.node, "checkpoint", "output.checkpoint", only=(CheckpointError,)),
+            ):
+                queries.check_checkpoint(self.joined, output.checkpoint)
         with _blaming(output.node, "format", "output"):
             return start_query(
                 self.frame, name=self.job.name, checkpoint=output.checkpoint, interval=interval, **self._sink()

@@ -208,7 +208,7 @@ def is_running(records: list[Record]) -> bool:
     """Whether the run that wrote these records goes on: it wrote no end, and its process is there."""
     if not records or records[0].get("kind") != "start" or records[-1].get("kind") == "end":
         return False
-    process = records[0].get("pid")
+    process: Any = records[0].get("pid")
     if not is_whole(process, most=2**31 - 1):
         return False
     try:

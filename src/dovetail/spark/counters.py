@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import Column, Observation
@@ -72,6 +72,48 @@ def readable(raw: dict[str, int], tasks: int) -> dict[str, Any]:
     counts["balance_in"] = most_rows * tasks / rows if rows else 1.0
     counts["balance_out"] = most_pairs * tasks / counts["candidates"] if counts["candidates"] else 1.0
     return counts
+
+
+_STATES = ("held_rows", "held_bytes", "state_bytes", "throttle", "harvest_")
+"""How counters begin that describe a state, which the last micro-batch knows; all others are counts."""
+_PEAKS = ("peak_", "most_")
+_RECALL = ("recall", "recall_low", "recall_high")
+
+
+def added_up(batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The counters of micro-batches in one.
+
+    Counts are added up.  What describes a state comes from the last micro-batch in which any cell was called: an empty
+    one knows nothing of it, and the last one often is empty.  The recall is that of all results; its interval holds for
+    one micro-batch and is left out.
+
+    Examples
+    --------
+    >>> added_up([{"rows": 3, "held_rows_A": 3}, {"rows": 2, "held_rows_A": 5}, {"rows": 0, "held_rows_A": 0}])
+    {'rows': 5, 'held_rows_A': 5}
+    >>> added_up([{"candidates": 9, "missed": 1, "recall": 0.9}, {"candidates": 6, "missed": 4, "recall": 0.6}])
+    {'candidates': 15, 'missed': 5, 'recall': 0.75}
+    """
+    total: dict[str, Any] = {}
+    for counts in batches:
+        # Only whole numbers count something: where no cell was called, the throttle is 1.
+        called = any(isinstance(value, int) and value for value in counts.values())
+        for name, value in counts.items():
+            if name in _RECALL:
+                continue
+            if name.startswith(_STATES) or not isinstance(value, int | float):
+                if called or name not in total:
+                    total[name] = value
+            elif name.startswith(_PEAKS):
+                total[name] = max(total.get(name, value), value)
+            else:
+                total[name] = total.get(name, 0) + value
+    if "kernel_us" in total:
+        total["kernel_ms"] = total.pop("kernel_us") / 1000
+    if any("recall" in counts for counts in batches):
+        found, missed = total.get("candidates", 0), total.get("missed", 0)
+        total["recall"] = found / (found + missed) if found + missed else 1.0
+    return total
 
 
 def observed(observation: Observation, timeout: float) -> dict[str, Any]:

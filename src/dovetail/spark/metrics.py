@@ -9,10 +9,11 @@ they leave Python (:mod:`dovetail.spark.ledger`), and its observation only tells
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation
@@ -20,14 +21,18 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.utils import is_remote
 
+from dovetail.checkpoints import CheckpointHeader
 from dovetail.columns.layout import COUNTERS
 from dovetail.columns.structs import Nested, nest
 from dovetail.errors import ArgumentError
 from dovetail.plan import Plan
-from dovetail.spark.counters import named_sums, observed, readable, totals
+from dovetail.spark.counters import added_up, named_sums, observed, readable, totals
 from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Ledger, Stage, tapped
 from dovetail.spark.routing import arrow_function, cell_function
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _HANDLE = "_dovetail"
 _numbers = itertools.count(1)
@@ -53,6 +58,8 @@ class Recorder:
         self.counters: list[Observation] = []
         self.ledgers: list[Ledger] = []
         self.results: Observation | None = None
+        self.header: CheckpointHeader | None = None
+        """What identifies the join in the checkpoint of a stream."""
 
     def run(
         self,
@@ -163,20 +170,22 @@ def handle_of(frame: DataFrame, function: str) -> Handle:
     return handle
 
 
-def metrics(frame: DataFrame, *, timeout: float = 10.0) -> dict[str, Any]:
-    """Return the counters of a batch join, after an action on its frame has finished.
+def metrics(frame: DataFrame | StreamingQuery, *, timeout: float = 10.0) -> dict[str, Any]:
+    """Return the counters of a batch join, after an action on its frame has finished, or those of a streaming query.
 
     Parameters
     ----------
-    frame : DataFrame
-        The DataFrame that a join returned, after an action on it or on a DataFrame derived from it.
+    frame : DataFrame or StreamingQuery
+        The DataFrame that a batch join returned, after an action on it or on a DataFrame derived from it; or a query
+        that runs or has run, whose counters are added up over ``query.recentProgress``.
     timeout : float, default 10.0
         Seconds to wait for the counters of an action; none come if no action has run.
 
     Returns
     -------
     dict of str to Any
-        The counters; for more than two inputs, a dictionary of them for each step.  The notes explain their names.
+        The counters; for more than two inputs, a dictionary of them for each step, and for a query with several
+        joins one for each join.  The notes explain their names.
 
     Raises
     ------
@@ -205,6 +214,12 @@ def metrics(frame: DataFrame, *, timeout: float = 10.0) -> dict[str, Any]:
         The largest load of a task divided by the average load, for rows in and pairs out; 1 is perfect.  Joins other
         than theta joins report the size of their largest cell as a multiple of the even share of a task; the busiest
         task has at least that.
+    ``micro_batches``
+        Of a query: the micro-batches that are added up.  Spark keeps the last 100
+        (``spark.sql.streaming.numRecentProgressUpdates``).  ``late``, ``evicted`` and ``rows_dropped`` are counts of
+        rows, too; ``held_rows``, ``held_bytes``, ``state_bytes`` and ``throttle`` are those of the last micro-batch
+        that had something to do.  A single report, such as ``query.lastProgress``, may be empty: after the last rows of
+        ``availableNow`` there is one more micro-batch, which only moves the watermark.
 
     Examples
     --------
@@ -215,14 +230,31 @@ def metrics(frame: DataFrame, *, timeout: float = 10.0) -> dict[str, Any]:
     >>> dt.metrics(pairs)["results"]
     1225
     """
-    handle = handle_of(frame, "metrics")
+    if hasattr(type(frame), "recentProgress"):
+        return _query_metrics(cast("StreamingQuery", frame))
+    handle = handle_of(cast(DataFrame, frame), "metrics")
     if handle.plan.streams:
         raise ArgumentError(
             "metrics of a streaming join",
-            accepted="a batch join",
-            hint="a stream reports them with its progress: query.lastProgress['observedMetrics']",
+            accepted="a batch join, or a query that runs the stream",
+            hint="dt.metrics(query) adds up what query.recentProgress reports, batch by batch",
         )
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= threading.TIMEOUT_MAX:
         raise ArgumentError(f"timeout={timeout!r}", accepted="a number of seconds, 0 or more")
     counters = {recorder.name: recorder.read(timeout) for recorder in handle.recorders}
     return next(iter(counters.values())) if len(counters) == 1 else counters
+
+
+def _query_metrics(query: StreamingQuery) -> dict[str, Any]:
+    """What the joins of a query have counted, added up over the progress that Spark still has."""
+    batches: dict[str, list[dict[str, Any]]] = {}
+    reports = [json.loads(progress.json) for progress in query.recentProgress]
+    for report in reports:
+        for name, counts in (report.get("observedMetrics") or {}).items():
+            batches.setdefault(name, []).append(counts)
+    total = {name: added_up(counts) for name, counts in batches.items()}
+    joins = [name for name in total if name.startswith("dovetail(")]
+    if len(joins) == 1:
+        # Whatever else the query observes, such as early rows of an input, belongs to its only join.
+        total = {key: value for name in [*joins, *total] for key, value in total[name].items()}
+    return {**total, "micro_batches": len(reports)}

@@ -16,7 +16,7 @@ from pyspark.sql import types as T
 
 from dovetail.columns import layout
 from dovetail.columns.sampling import DEEP, DENSE, SPARSE
-from dovetail.spark.runtime.worker import settle
+from dovetail.spark.runtime.worker import plain_refusals, settle
 
 ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
@@ -89,7 +89,8 @@ def arrow_function(stage: Callable[..., Iterator[pa.RecordBatch]]) -> ArrowFunct
     """A stage as the plain function that mapInArrow wants."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        yield from stage(batches)
+        with plain_refusals():
+            yield from stage(batches)
         settle(type(stage).__name__)
 
     return run

@@ -23,7 +23,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from dovetail.checkpoints import CheckpointHeader
+from dovetail.checkpoints import HEADER, SEGMENTS_STATE, CheckpointHeader
 from dovetail.columns.layout import ARRIVAL, COUNTERS, SEGMENT, SIDE, STREAM_CELL, STREAM_COLUMNS
 from dovetail.columns.segments import binary_column, blocks, cast_columns, nulls, pack, unpack
 from dovetail.columns.structs import Nested, nest
@@ -33,7 +33,7 @@ from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Recorder
 from dovetail.spark.routing import arrow_function
-from dovetail.spark.runtime.worker import settle
+from dovetail.spark.runtime.worker import plain_refusals, settle
 
 PACKED_ROWS = T.StructType(
     [
@@ -49,9 +49,7 @@ PACKED_RESULTS = T.StructType(
 )
 """What leaves them: segments of results, and on a row of their own the counters of the call."""
 
-_HEADER = "format"
-"""The name under which a cell stores the header that :mod:`dovetail.checkpoints` checks."""
-_MAP_STATE = ("segments", "name string", "segment binary")
+_MAP_STATE = (SEGMENTS_STATE, "name string", "segment binary")
 """The map in which a cell keeps its segments: its name, its keys and its values."""
 _PARTITION_BITS = 33
 """Arrival positions count the rows of a partition in their low bits, as Spark's own row ids do."""
@@ -129,14 +127,16 @@ class CellProcessor(StatefulProcessor):
         """Called by Spark with the new segments of a cell."""
         arrived = sorted(rows, key=lambda row: (row[ARRIVAL], row[SIDE]))
         self._called.add(key)
-        yield from self._run([(row[SIDE], unpack(bytes(row[SEGMENT]))) for row in arrived], timerValues)
+        with plain_refusals():
+            yield from self._run([(row[SIDE], unpack(bytes(row[SEGMENT]))) for row in arrived], timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802
         """Called by Spark when the watermark has passed the timer of a cell, after all new rows."""
         # One call at a watermark does it all, and counts what the cell holds once.
         if key not in self._called:
             self._called.add(key)
-            yield from self._run([], timerValues)
+            with plain_refusals():
+                yield from self._run([], timerValues)
 
     def close(self) -> None:
         """Called by Spark after the last cell of a task."""
@@ -162,7 +162,7 @@ class CellProcessor(StatefulProcessor):
         for name, rows in changes.stored.items():
             self._segments.updateValue((name,), (pack(rows).to_pybytes(),))
         if changes.stored and not has_header:
-            self._segments.updateValue((_HEADER,), (self._mark.stored(),))
+            self._segments.updateValue((HEADER,), (self._mark.stored(),))
         wake = kernel.wake_at()
         if wake is not None:
             # Timers are in milliseconds and fire once the watermark reaches them.  A watermark of 0 only says that
@@ -212,9 +212,9 @@ class StoredSegments(Mapping[str, pa.RecordBatch]):
         self._segments = segments
         self._names: list[str] | None = None
         # Before anything is opened: another format may not be Arrow at all.
-        self.has_header = bool(segments.containsKey((_HEADER,)))
+        self.has_header = bool(segments.containsKey((HEADER,)))
         if self.has_header:
-            mark.check(bytes(segments.getValue((_HEADER,))[0]))
+            mark.check(bytes(segments.getValue((HEADER,))[0]))
         elif segments.exists():
             mark.check(None)
         else:
@@ -222,7 +222,7 @@ class StoredSegments(Mapping[str, pa.RecordBatch]):
 
     def _stored_names(self) -> list[str]:
         if self._names is None:
-            self._names = [key[0] for key in self._segments.keys() if key[0] != _HEADER]  # noqa: SIM118
+            self._names = [key[0] for key in self._segments.keys() if key[0] != HEADER]  # noqa: SIM118
         return self._names
 
     def __contains__(self, name: object) -> bool:
@@ -304,7 +304,8 @@ def run_kernel(
         stage = _static_cell(make, recorder.names, types, schema.names)
         return recorder.run(all_rows, stage, schema, by=STREAM_CELL, shape=shape)
     _check_store(all_rows)
-    processor = opened_on_workers(CellProcessor(make, recorder.names, CheckpointHeader.of(join)))
+    recorder.header = CheckpointHeader.of(join)
+    processor = opened_on_workers(CellProcessor(make, recorder.names, recorder.header))
     time_mode = "EventTime" if event_time else "None"
     results = all_rows.groupBy(STREAM_CELL).transformWithState(processor, PACKED_RESULTS, "append", time_mode)
     output_fields = list(fields) if shape is None else nested_fields(fields, shape, whole=True)

@@ -2,23 +2,58 @@
 
 from __future__ import annotations
 
-from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+import re
+
+from py4j.protocol import Py4JError, Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import AnalysisException, PySparkException
 
 SPARK_ERRORS: tuple[type[Exception], ...] = (PySparkException, Py4JError)
 """What an action raises where Spark fails."""
 
+ANSWERS: tuple[type[Exception], ...] = (*SPARK_ERRORS, ConnectionError)
+"""What a call of Spark raises, a JVM that does not answer any more included."""
+
 ANALYSIS_ERRORS: tuple[type[Exception], ...] = (AnalysisException,)
 """What Spark raises before anything runs: a table that exists, a column that does not."""
 
 
+_OURS = re.compile(r"\bdovetail\.errors\.\w+: (?P<said>[^\n]*(?:\n  [^\n]*)*)")
+_TRACE = "Traceback (most recent call last):"
+
+
 def brief(error: Exception) -> str:
-    r"""The first lines of a message; those of Spark carry the traces of two languages after them.
+    r"""The essence of a message; those of Spark carry the traces of two languages around it.
 
     Examples
     --------
     >>> brief(ValueError("[TABLE_NOT_FOUND] no such table\n\nJVM stacktrace:\n"))
     '[TABLE_NOT_FOUND] no such table'
+
+    What Dovetail refused in a worker stands alone, and of any other exception of Python its last line:
+
+    >>> brief(ValueError("STREAM_FAILED: dovetail.errors.CheckpointError: another join\n  hint: a new one\n\n\tat x"))
+    'another join\n  hint: a new one'
+    >>> brief(ValueError("Aborted: Traceback (most recent call last):\n  File\nZeroDivisionError: by zero\n\n\tat x"))
+    'a Python worker failed: ZeroDivisionError: by zero'
     """
-    lines = [line for line in str(error).splitlines() if line.strip()] or [type(error).__name__]
+    text = str(error)
+    ours = _OURS.search(text)
+    if ours is not None:
+        return ours["said"].rstrip()
+    if _TRACE in text:
+        # The last trace is the cause that the others led to; its lines are indented up to the exception itself.
+        raised = [line for line in text.rpartition(_TRACE)[2].splitlines()[1:] if line and not line[0].isspace()]
+        if raised:
+            return f"a Python worker failed: {raised[0]}"
+    lines = [line for line in text.splitlines() if line.strip()] or [type(error).__name__]
     return "\n".join(line for line in lines[:3] if not line.startswith(("JVM stacktrace", "== SQL")))
+
+
+def is_state_missing(error: PySparkException) -> bool:
+    """Whether Spark says of a checkpoint that there is no state in it to be read: no folder, or nothing committed."""
+    return isinstance(error, AnalysisException) or str(error.getCondition() or "").startswith("STDS_")
+
+
+def is_jvm_gone(error: BaseException) -> bool:
+    """Whether an error says that the JVM does not answer any more, and nothing about what it was asked for."""
+    return isinstance(error, ConnectionError) or (isinstance(error, Py4JError) and not isinstance(error, Py4JJavaError))

@@ -3,7 +3,28 @@
 from __future__ import annotations
 
 import gc
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
+
+from pyspark import TaskContext
+
+from dovetail.errors import DovetailError
+
+
+@contextmanager
+def plain_refusals() -> Iterator[None]:
+    """Let what Dovetail refuses within a worker reach the user without a trace, in the first line of Spark's message.
+
+    PySpark asks the environment where it reports the exception that ends a worker, and then ends the worker.
+    """
+    try:
+        yield
+    except DovetailError:
+        if TaskContext.get() is not None:
+            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        raise
 
 
 @cache

@@ -1,0 +1,68 @@
+"""What a query reports over all its micro-batches."""
+
+from __future__ import annotations
+
+import pytest
+from tests.checkpoints.joins import JOINS, SCHEMA, streams, write_file
+
+import dovetail as dt
+
+
+def finished(frame):
+    query = frame.writeStream.format("noop").trigger(availableNow=True).start()
+    assert query.awaitTermination(120)
+    return query
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for name in "AB":
+        for number in range(2):
+            write_file(tmp_path, name, number)
+    return tmp_path
+
+
+@pytest.mark.parametrize("name", ["window", "asof", "approx"])
+def test_a_query_is_added_up_over_its_micro_batches(spark, folder, name):
+    joined = JOINS[name](streams(spark, folder))
+    collected = joined.writeStream.format("memory").queryName(f"metrics_{name}").trigger(availableNow=True).start()
+    assert collected.awaitTermination(120)
+    total = dt.metrics(collected)
+    assert total["rows"] == 32
+    assert total["results"] == spark.table(f"metrics_{name}").count() > 0
+    assert total["micro_batches"] == len(collected.recentProgress) > 2
+    assert total["kernel_ms"] > 0
+    held = sum(value for key, value in total.items() if key.startswith("held_rows"))
+    assert 0 < held <= 32
+
+
+def test_the_last_report_alone_is_empty(spark, folder):
+    """Why nobody should rely on it: after the last rows one more micro-batch moves the watermark."""
+    query = finished(JOINS["window"](streams(spark, folder)))
+    (last,) = query.lastProgress["observedMetrics"].values()
+    assert last["rows"] == 0
+    assert dt.metrics(query)["rows"] == 32
+
+
+def test_each_join_of_a_query_has_its_own(spark, folder):
+    text = (
+        "SELECT A.id FROM A, B WINDOW = 4 SECONDS WHERE A.k = B.k UNION ALL "
+        "SELECT x.id FROM A AS x, B AS y WINDOW = 1 SECOND WHERE x.v = y.v"
+    )
+    total = dt.metrics(finished(dt.sql(text, **streams(spark, folder))))
+    assert set(total) == {"dovetail(A,B)", "dovetail(x,y)", "micro_batches"}
+    assert total["dovetail(A,B)"]["rows"] == total["dovetail(x,y)"]["rows"] == 32
+
+
+def test_early_rows_belong_to_the_only_join(spark, folder):
+    reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
+    inputs = {name: reader.parquet(str(folder / name)) for name in "AB"}
+    guarded = dt.watermarked(inputs, time="ts", delay="2 seconds", max_ahead="1 second", clock="ts")
+    joined = dt.window_join(guarded, on="A.k = B.k", time="ts", within="4 seconds", partitions=1)
+    total = dt.metrics(finished(joined))
+    assert (total["early_A"], total["early_B"], total["rows"]) == (0, 0, 32)
+
+
+def test_a_query_that_reports_nothing(spark, folder):
+    query = finished(streams(spark, folder)["A"])
+    assert dt.metrics(query) == {"micro_batches": len(query.recentProgress)}
