@@ -84,7 +84,11 @@ def test_the_tests_named_in_guarantees_exist():
     assert not missing
     for table in re.split(r"\n(?=## )", text)[1:]:
         rows = [line for line in table.splitlines() if line.startswith("|")][2:]
-        assert all("`tests/" in row or "there are none" in row for row in rows), table.splitlines()[0]
+        for row in rows:
+            # Nothing to show is said in every column, or a test shows it.
+            said = [cell.strip() for cell in row.strip("|").split("|")][1:-1]
+            idle = bool(said) and all(cell.startswith("there are none") for cell in said)
+            assert "`tests/" in row or idle, row
 
 
 @pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=lambda page: page.name)
