@@ -7,18 +7,24 @@ import re
 import signal
 import subprocess
 import sys
+import time
 from contextlib import contextmanager, suppress
+from io import StringIO
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from py4j.protocol import Py4JNetworkError
+from rich.console import Console
 from typer.testing import CliRunner
 
 import dovetail
+from dovetail.command import running
 from dovetail.command.cli import app
 from dovetail.command.demo import Sizes
+from dovetail.command.signals import Stopped, stop_requests
 from dovetail.errors import SetupError
-from dovetail.jobs.progress import read_records
+from dovetail.jobs.progress import ProgressFile, read_records
 
 run = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}).invoke
 
@@ -210,11 +216,11 @@ def started(job: Path, *arguments: str):
     command = [sys.executable, "-u", "-m", "dovetail", "run", str(job), *arguments]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, start_new_session=True
-    ) as running:
+    ) as process:
         try:
-            yield running
+            yield process
         finally:
-            running.kill()
+            process.kill()
 
 
 def last_record(folder: Path) -> dict:
@@ -228,14 +234,14 @@ def test_a_stream_runs_until_it_is_ended(tmp_path, end):
     """Quietly, with its micro-batch committed."""
     job = tmp_path / "job.yaml"
     job.write_text(JOB, encoding="utf-8")
-    with started(job) as running:
+    with started(job) as process:
         seen = []
-        for line in running.stdout:
+        for line in process.stdout:
             seen.append(line)
             if line.startswith("batch 1,"):
-                end(running)
-        errors = running.stderr.read()
-        assert running.wait(timeout=120) == 130, errors
+                end(process)
+        errors = process.stderr.read()
+        assert process.wait(timeout=120) == 130, errors
     assert errors == ""
     assert seen[-1] == "stopped; the next run goes on from here\n"
     assert (last_record(tmp_path)["kind"], last_record(tmp_path)["status"]) == ("end", "stopped")
@@ -256,7 +262,7 @@ ENDLESS = """\
 generate: {dataset: cameras, into: data, batches: 1, objects: 20}
 spark: {master: "local[2]", conf: {spark.sql.shuffle.partitions: 1}}
 inputs: {A: {format: parquet, path: data/A}}
-join: {sql: "SELECT count(*) AS n FROM A CROSS JOIN range(1000000000000000)"}
+join: {sql: "SELECT A.obj FROM A CROSS JOIN range(1000000000000000) WHERE rand() < -1"}
 output: {format: parquet, path: out}
 """
 
@@ -265,14 +271,16 @@ output: {format: parquet, path: out}
 def test_a_batch_job_runs_until_it_is_ended(tmp_path):
     job = tmp_path / "job.yaml"
     job.write_text(ENDLESS, encoding="utf-8")
-    with started(job) as running:
-        for line in running.stdout:
+    with started(job) as process:
+        for line in process.stdout:
             seen = line
             if line.startswith("output"):
-                # The summary is out; the Spark job begins now or in a moment.
-                end_service(running)
-        errors = running.stderr.read()
-        assert running.wait(timeout=120) == 130, errors
+                while not (tmp_path / "out" / "_temporary").exists():
+                    assert process.poll() is None
+                    time.sleep(0.2)
+                end_service(process)
+        errors = process.stderr.read()
+        assert process.wait(timeout=120) == 130, errors
     assert (errors, seen) == ("", "stopped before the job was done; the next run begins anew\n")
     assert (last_record(tmp_path)["kind"], last_record(tmp_path)["status"]) == ("end", "stopped")
     assert not list((tmp_path / "out").glob("*.parquet"))
@@ -292,3 +300,27 @@ def test_sigterm_interrupts_at_any_time(monkeypatch, temporary):
     assert done.exit_code == 130
     assert "interrupted" in done.output
     assert signal.getsignal(signal.SIGTERM) is before
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_jvm_that_ends_with_the_same_signal(asked, tmp_path, monkeypatch):
+    """Under spark-submit it is not ours.  A stream that was to stop has stopped; any other has failed."""
+
+    class Built:
+        def start(self):
+            return None
+
+    def follow(query, report, stopping):
+        if asked:
+            os.kill(os.getpid(), signal.SIGTERM)
+        assert stopping() == asked
+        raise Py4JNetworkError("Answer from Java side is empty")
+
+    monkeypatch.setattr("dovetail.jobs.build.follow", follow)
+    with (
+        pytest.raises(Stopped if asked else Py4JNetworkError),
+        stop_requests() as stop,
+        ProgressFile("cameras", "stream", folder=tmp_path) as progress,
+    ):
+        running._run_stream(Console(file=StringIO()), Built(), progress, stop)
+    assert read_records(progress.path)[-1]["status"] == ("stopped" if asked else "failed")

@@ -49,8 +49,8 @@ def run_job(console: Console, job: Job, log: Path) -> None:
 
         built = BuiltJob(job, spark)
         _summary(console, job)
-        with ProgressFile(job.name, job.mode) as run:
-            (_run_stream if job.mode == "stream" else _run_batch)(console, built, run)
+        with stop_requests() as stop, ProgressFile(job.name, job.mode) as run:
+            (_run_stream if job.mode == "stream" else _run_batch)(console, built, run, stop)
 
 
 def _prepare(console: Console, job: Job) -> None:
@@ -109,17 +109,16 @@ def _explained(console: Console, job: Job, spark: SparkSession) -> None:
 # ---------------------------------------------------------------------------------------------------------- batch
 
 
-def _run_batch(console: Console, built: BuiltJob, run: ProgressFile) -> None:
+def _run_batch(console: Console, built: BuiltJob, run: ProgressFile, stop: threading.Event) -> None:
     began = time.perf_counter()
     pool = ThreadPoolExecutor(1)
     try:
-        with stop_requests() as stop:
-            done = pool.submit(built.write)
-            _wait(console, built, done, stop)
-            if stop.is_set() and not _ended(console, built, done):
-                run.status = "stopped"
-                raise Stopped("stopped before the job was done; the next run begins anew")
-            done.result()
+        done = pool.submit(built.write)
+        _wait(console, built, done, stop)
+        if stop.is_set() and not _ended(console, built, done):
+            run.status = "stopped"
+            raise Stopped("stopped before the job was done; the next run begins anew")
+        done.result()
     finally:
         # Who interrupts twice does not wait.  The thread ends with the session.
         pool.shutdown(wait=False)
@@ -172,7 +171,7 @@ def _counters(console: Console, counters: Mapping[str, Any]) -> None:
 # --------------------------------------------------------------------------------------------------------- stream
 
 
-def _run_stream(console: Console, built: BuiltJob, run: ProgressFile) -> None:
+def _run_stream(console: Console, built: BuiltJob, run: ProgressFile, stop: threading.Event) -> None:
     from dovetail.jobs.build import follow
     from dovetail.spark.runtime.failures import ANSWERS, is_jvm_gone
 
@@ -197,7 +196,7 @@ def _run_stream(console: Console, built: BuiltJob, run: ProgressFile) -> None:
         if live is None:
             console.print(batch_line(record), soft_wrap=True)
 
-    with stop_requests() as stop, live or nullcontext():
+    with live or nullcontext():
         told = False
 
         def stopping() -> bool:

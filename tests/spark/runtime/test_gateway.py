@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -120,3 +122,52 @@ spark.range(3).mapInArrow(failing, "x long").collect()
     assert done.returncode == 1
     assert "a worker has something to say" in done.stderr
     assert "ZeroDivisionError: told" in done.stderr
+
+
+SHELTERED = """
+import os, signal, sys
+from pathlib import Path
+from dovetail.spark.runtime.session import open_session
+
+spark = open_session(master="local[2]", sheltered=sys.argv[1] == "sheltered")
+
+
+def same(batches):
+    yield from batches
+
+
+def count():
+    return len(spark.range(0, 4, 1, 2).mapInArrow(same, "id long").collect())
+
+
+count()
+family = [os.getpid()]
+for pid in family:
+    for task in Path(f"/proc/{pid}/task").iterdir():
+        family += map(int, (task / "children").read_text().split())
+print(*family[1:], flush=True)
+for pid in family[1:]:
+    os.kill(pid, signal.SIGTERM)
+print(count())
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("kind", ["sheltered", "plain"])
+def test_sigterm_leaves_the_processes_of_a_sheltered_session_alone(kind, tmp_path):
+    """A service manager sends it to all processes of a service; the program decides when they end."""
+    done = subprocess.run(
+        [sys.executable, "-c", SHELTERED, kind], capture_output=True, text=True, cwd=tmp_path, check=False, timeout=300
+    )
+    processes, *counted = done.stdout.splitlines()
+    assert len(processes.split()) >= 4, "the JVM, a daemon and two workers"
+    assert counted == (["4"] if kind == "sheltered" else [])
+    if kind == "sheltered":
+        assert (done.returncode, done.stderr) == (0, "")
+    # None of them outlives the program, which did not even stop its session.
+    for _ in range(600):
+        left = [pid for pid in processes.split() if Path(f"/proc/{pid}/cmdline").exists()]
+        if not left:
+            break
+        time.sleep(0.1)
+    assert not left
