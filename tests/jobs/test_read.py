@@ -250,6 +250,11 @@ BROKEN = {
         22,
         ["join.sql: ", "WINDOW = 5 APPLES"],
     ),
+    "a statement without a clause that cannot be read": (
+        STATEMENT.replace("    WINDOW = 5 SECONDS\n", "").replace("A.obj = B.obj", "A.obj = = B.obj"),
+        22,
+        ["join.sql: ", "A.obj = = B.obj"],
+    ),
     "a statement that does not end": (STATEMENT.replace("FROM A, B", "FROM A, 'B"), 21, ["join.sql: ", "FROM A, 'B"]),
     "a statement without one of the inputs": (
         STATEMENT.replace("FROM A, B\n", "FROM A, Bee\n").replace("B.obj", "Bee.obj"),

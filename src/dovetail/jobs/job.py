@@ -162,7 +162,10 @@ class Join(Section):
 def _check_statement(node: Node, given: Node, inputs: tuple[str, ...]) -> None:
     """Refuse a statement that cannot be read, or that does not name the inputs: neither takes Spark to find out."""
     try:
-        check_frame_names(read_statement(as_text(given)), inputs)
+        statement = read_statement(as_text(given))
+        if statement.unread is not None:
+            raise statement.unread  # a job has a clause of ours to run, or it needs no Dovetail
+        check_frame_names(statement, inputs)
     except JobError:
         raise
     except DovetailError as error:
