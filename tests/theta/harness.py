@@ -223,9 +223,11 @@ def join(
     algorithm: Any = "auto",
     broadcast: str | None = None,
     knobs: Knobs | None = None,
+    fitted_to: tuple[pa.Table, pa.Table] | None = None,
 ) -> Result:
-    """Join two tables on a condition over R and S."""
+    """Join two tables on a condition over R and S; `fitted_to` are the tables that decide where rows go."""
     knobs = knobs or Knobs()
+    seen = fitted_to or (left, right)
     step = plan(on, left, right, how=how, algorithm=algorithm, partitions=knobs.partitions, broadcast=broadcast)
     with ExitStack() as stack:
         cut = partial(blocks, rows=knobs.block_rows)
@@ -236,14 +238,14 @@ def join(
         stack.enter_context(patch.object(key_pairs, "cross_pairs", partial(cross_pairs, chunk=knobs.chunk)))
         stack.enter_context(patch.object(router, "CELL_ROWS", knobs.cell_rows))
         if how != "full":
-            return _pass(step, left, right, knobs)
-        outer = _pass(step.with_how("left"), left, right, knobs)
-        unmatched = _pass(step.mirrored("anti"), right, left, knobs)
+            return _pass(step, left, right, knobs, seen)
+        outer = _pass(step.with_how("left"), left, right, knobs, seen)
+        unmatched = _pass(step.mirrored("anti"), right, left, knobs, seen[::-1])
         turned = [(None, row) for row, _ in unmatched.pairs]
         return Result([*outer.pairs, *turned], [*outer.counters, *unmatched.counters], outer.cells)
 
 
-def _pass(step: ThetaStep, left: pa.Table, right: pa.Table, knobs: Knobs) -> Result:
+def _pass(step: ThetaStep, left: pa.Table, right: pa.Table, knobs: Knobs, seen: tuple[pa.Table, ...]) -> Result:
     swapped = step.step.swapped
     tables = [numbered(right), numbered(left)] if swapped else [numbered(left), numbered(right)]
     payload = tuple(table.num_columns for table in tables)
@@ -258,7 +260,7 @@ def _pass(step: ThetaStep, left: pa.Table, right: pa.Table, knobs: Knobs) -> Res
     if step.broadcast:
         batches, cells = _broadcast(BroadcastStage(**common, **types), tables, knobs), 0
     else:
-        routing = fitted(step, common, tables, knobs)
+        routing = fitted(step, common, list(seen[::-1] if swapped else seen), knobs)
         cells = routing.cells
         batches = _shuffled(JoinStage(**common, **types), routing, common, tables, knobs)
     result = Result([], [], cells)

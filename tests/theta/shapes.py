@@ -192,6 +192,16 @@ def tables(draw: st.DrawFn, kinds: dict[str, str], rows: int) -> pa.Table:
 
 
 @st.composite
+def others(draw: st.DrawFn, table: pa.Table, rows: int = 14) -> pa.Table:
+    """Another table with the columns of this one: some of its rows, values of its own, or nothing at all."""
+    kinds = {kind.arrow: name for name, kind in TYPES.items()}
+    if draw(st.booleans()):
+        kept = draw(st.lists(st.booleans(), min_size=table.num_rows, max_size=table.num_rows))
+        return table.filter(pa.array(kept, pa.bool_()))
+    return draw(tables({field.name: kinds[field.type] for field in table.schema}, rows))
+
+
+@st.composite
 def cases(draw: st.DrawFn, *, rows: int = 14, comparison: bool = False) -> Case:
     """Any condition of up to three comparisons and two equalities, over data that suits it."""
     shape = draw(

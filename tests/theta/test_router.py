@@ -18,7 +18,7 @@ from dovetail.columns.segments import unpack
 from dovetail.columns.spark_hash import spark_partition
 from dovetail.conditions.comparison import Step
 from dovetail.families.theta import router
-from dovetail.families.theta.paper.routing import PairRouting, end_codes, partition_axis
+from dovetail.families.theta.paper.routing import PairRouting, end_codes, layout_of, partition_axis
 from dovetail.families.theta.router import Routing, Sample, fit, overlap_axes, without_sample
 from dovetail.families.theta.spec import FTJ, POINTS, Prefap
 from dovetail.families.theta.stages import RouteStage, read_routing
@@ -166,6 +166,22 @@ def test_pair_routings(algorithm, may_copy, tables, partitions):
         assert all(len(cells) == 1 for cells in at[0].values())
     for i, j in join("R.a < S.x", left, right).pairs:
         assert len(at[0][i] & at[1][j]) == 1
+
+
+@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("on", ["R.a < S.x", "R.a <= S.x", "R.a > S.x", "R.a >= S.x"])
+@pytest.mark.parametrize("algorithm", ["prefap", "ftj", "cfs", "obt", "rbm"])
+@given(tables=tables, partitions=st.integers(1, 5))
+def test_a_place_for_every_value_costs_no_products(algorithm, on, how, tables, partitions):
+    """The pairs that cells compare are those of the printed layout, whichever rows are routed besides."""
+    left, right = tables
+    found = join(on, left, right, how=how, algorithm=algorithm, knobs=Knobs(partitions=partitions))
+    step = plan(on, left, right, how=how, algorithm=algorithm, partitions=partitions)
+    axis = partition_axis(step.step)
+    flats = [_flat(step.step, side, table, Knobs(), payload=False) for side, table in enumerate(tables)]
+    codes = routing_points(axis, [flats[0].column(0)]), end_codes(axis, [flats[1].column(0)])
+    printed = layout_of(axis, *codes, published(algorithm, partitions))
+    assert found.total("comparisons") == printed.products
 
 
 @pytest.mark.parametrize("made", [Prefap, FTJ])

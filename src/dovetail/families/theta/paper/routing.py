@@ -2,13 +2,13 @@
 
 Prefap and its rivals decide from all values of both sides, so their routing is fitted to every key, not to a sample.
 A partition is a range of values; the rows of a partition go to each surviving pair it takes part in, and there every
-pair of rows is compared.
+pair of rows is compared.  Rows that were not among those values have a place, too, so that no pair is ever lost.
 """
 
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, astuple, dataclass
+from dataclasses import asdict, dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -84,42 +84,63 @@ def layout_of(axis: Axis, points: Codes, ends: Codes, partitioning: Partitioning
 
 @dataclass(frozen=True)
 class Members:
-    """Partitions of one side as ranges of codes, and the cells that each takes part in (a flat list with offsets)."""
+    """Partitions of one side, which together hold every code, and the cells that each takes part in.
 
-    low: Codes
-    high: Codes
+    Partition i holds the codes above ``bounds[i - 1]`` and up to ``bounds[i]``, and the last one all above; where
+    `turned`, codes count downwards.  Cells are a flat list with offsets.
+    """
+
+    bounds: Codes
     offsets: Index
     cells: Index
+    turned: bool
 
     @classmethod
-    def of(cls, codes: Codes, part: npt.NDArray[np.int32], cells_of: Index) -> Members:
-        """`cells_of` is (partition, cell) pairs."""
-        low, high = _extremes(codes, part)
-        order = np.argsort(cells_of[:, 0], kind="stable")
-        offsets = np.searchsorted(cells_of[order, 0], np.arange(low.size + 1))
-        return cls(low, high, offsets, cells_of[order, 1])
+    def of(cls, bounds: Codes, part: Index, cell: Index, *, turned: bool) -> Members:
+        """`part` and `cell` list the cells of each partition, of which there is one more than there are bounds."""
+        order = np.argsort(part, kind="stable")
+        offsets = np.searchsorted(part[order], np.arange(bounds.size + 2))
+        return cls(bounds, offsets, cell[order], turned)
 
     def cells_of_rows(self, codes: Codes) -> tuple[Index, Index]:
         """(row, cell) for every cell that a row's partition takes part in."""
-        if self.high.size == 0:
-            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        # Partitions are ascending ranges.  One-bucket theta may cut a tie in two; the first part then takes all of
-        # it, which loses nothing because there every pair survives.
-        order = np.argsort(self.high, kind="stable")
-        part = order[np.minimum(np.searchsorted(self.high[order], codes), self.high.size - 1)]
-        kept = np.flatnonzero((codes >= self.low[part]) & (codes <= self.high[part]))
-        begin, count = self.offsets[part[kept]], np.diff(self.offsets)[part[kept]]
+        # One-bucket theta may cut a tie in two.  One part then takes all of it, which loses nothing because there
+        # every pair survives.
+        part = np.searchsorted(self.bounds, ~codes if self.turned else codes)
+        begin, count = self.offsets[part], np.diff(self.offsets)[part]
         ends = np.cumsum(count)
         within = np.arange(ends[-1] if ends.size else 0) - np.repeat(ends - count, count)
-        return np.repeat(kept, count), self.cells[np.repeat(begin, count) + within]
+        return np.repeat(np.arange(codes.size), count), self.cells[np.repeat(begin, count) + within]
+
+    def columns(self) -> list[Index]:
+        """The inverse of the constructor, as whole numbers."""
+        return [self.bounds, self.offsets, self.cells, np.array([self.turned], dtype=np.int64)]
+
+    @classmethod
+    def from_columns(cls, columns: list[Index]) -> Members:
+        """The inverse of :meth:`columns`."""
+        return cls(columns[0], columns[1], columns[2], bool(columns[3][0]))
 
 
 @dataclass(frozen=True)
 class PairRouting:
-    """Cells are surviving pairs of partitions.
+    """Cells are surviving pairs of partitions, and two more that hold what the filters drop.
 
     Where an unmatched point must be reported once, a cell is a partition of the points with all partitions that
     survive with it: the same Cartesian products, and no point in two cells.
+
+    The values that are routed need not be those that were fitted: an input may give others when Spark computes it
+    again.  So partitions have no gaps.  Let points match where they are *larger* than what they meet (otherwise all
+    codes are turned round).  A pair of partitions survives by the largest point and the smallest end, so the values
+    between two partitions of points join the upper one, those between two partitions of ends the lower one, and what
+    was decided about a pair holds for them, too.  Four kinds of values remain:
+
+    * *high* points, above all that were seen, go where the highest partition goes: it survives with every other;
+    * *low* ends, below all that were seen, go where the lowest partition goes;
+    * *dropped* points matched nothing; they could match only low ends, and one cell has both;
+    * *dropped* ends could match only high points, and the other cell has both.
+
+    No high point and no low end exists where the values are those fitted, so the products stay those of the paper.
     """
 
     point_members: Members
@@ -131,7 +152,7 @@ class PairRouting:
 
     @property
     def cells(self) -> int:
-        """How many cells there are; at least one."""
+        """How many cells there are; at least three."""
         return int(self.numbers.size)
 
     @classmethod
@@ -146,19 +167,36 @@ class PairRouting:
         may_copy_points: bool,
     ) -> PairRouting:
         """The routing for all values of both sides; `partitions` is the number of shuffle partitions."""
-        chosen = layout_of(partition_axis(step), points, ends, partitioning)
-        pairs = chosen.pairs.reshape(-1, 2).astype(np.int64)
+        axis = partition_axis(step)
+        chosen = layout_of(axis, points, ends, partitioning)
+        turned = axis_operator(axis) in ("<", "<=")
+        # Both sides count away from each other: a partition of either is bounded by its value likeliest to match.
+        point_side = _Side.of(~points if turned else points, chosen.r_part, chosen.pairs[:, 0])
+        box_side = _Side.of(ends if turned else ~ends, chosen.s_part, chosen.pairs[:, 1])
+        pairs = np.stack([point_side.places[chosen.pairs[:, 0]], box_side.places[chosen.pairs[:, 1]]], axis=1)
+        if not len(pairs):
+            # High points and low ends still have to meet.
+            pairs = np.zeros((1, 2), dtype=np.int64)
         cell = np.arange(len(pairs)) if may_copy_points else pairs[:, 0]
-        count = max(1, int(cell.max(initial=-1)) + 1)
+        count = int(cell.max()) + 1
+        dropped_points, dropped_ends = count, count + 1
+        products = point_side.sizes[pairs[:, 0]].astype(np.float64) * box_side.sizes[pairs[:, 1]]
+        cost = np.bincount(cell, weights=products, minlength=count + 2).astype(np.float64)
         point_cells = np.unique(np.stack([pairs[:, 0], cell], axis=1), axis=0)
         box_cells = np.stack([pairs[:, 1], cell], axis=1)
-        point_size = np.bincount(chosen.r_part[chosen.r_part >= 0], minlength=1)
-        box_size = np.bincount(chosen.s_part[chosen.s_part >= 0], minlength=1)
-        products = point_size[pairs[:, 0]].astype(np.float64) * box_size[pairs[:, 1]]
-        cost = np.bincount(cell, weights=products, minlength=count).astype(np.float64)
+        low_ends = [*box_side.cells_of_last(box_cells), dropped_points]
+        if may_copy_points:
+            high_points = [*point_side.cells_of_last(point_cells), dropped_ends]
+        else:
+            # A high point is in one cell, and all ends come there.
+            high_points, low_ends = [dropped_ends], [*low_ends, dropped_ends]
+            everywhere = np.arange(box_side.bounds.size)
+            box_cells = np.concatenate(
+                [box_cells, np.stack([everywhere, np.full_like(everywhere, dropped_ends)], axis=1)]
+            )
         return cls(
-            Members.of(points, chosen.r_part, point_cells),
-            Members.of(ends, chosen.s_part, box_cells),
+            point_side.members(point_cells, dropped_points, high_points, turned=turned),
+            box_side.members(box_cells, dropped_ends, low_ends, turned=not turned),
             spark_hash.cell_numbers(spark_hash.balance(cost, partitions), partitions),
         )
 
@@ -172,7 +210,7 @@ class PairRouting:
 
     def to_buffer(self) -> pa.Buffer:
         """The routing as bytes, for its way to the workers."""
-        columns = [*astuple(self.point_members), *astuple(self.box_members), self.numbers]
+        columns = [*self.point_members.columns(), *self.box_members.columns(), self.numbers]
         lists = [pa.array([column.tolist()], pa.list_(pa.int64())) for column in columns]
         batch = pa.RecordBatch.from_arrays(lists, names=[str(at) for at in range(len(lists))])
         return pack(batch.replace_schema_metadata({"routing": json.dumps({"mode": "pairs"})}))
@@ -181,14 +219,48 @@ class PairRouting:
     def from_buffer(cls, buffer: pa.Buffer | bytes) -> PairRouting:
         """The inverse of :meth:`to_buffer`."""
         columns = [np.array(column[0].as_py(), dtype=np.int64) for column in unpack(buffer).columns]
-        return cls(Members(*columns[:4]), Members(*columns[4:8]), columns[8].astype(np.int32))
+        points, boxes = Members.from_columns(columns[:4]), Members.from_columns(columns[4:8])
+        return cls(points, boxes, columns[8].astype(np.int32))
 
 
-def _extremes(codes: Codes, part: npt.NDArray[np.int32]) -> tuple[Codes, Codes]:
-    count = int(part.max(initial=-1)) + 1
-    kept = part >= 0
-    low = np.full(count, np.iinfo(np.int64).max)
-    high = np.full(count, np.iinfo(np.int64).min)
-    np.minimum.at(low, part[kept], codes[kept])
-    np.maximum.at(high, part[kept], codes[kept])
-    return low, high
+@dataclass(frozen=True)
+class _Side:
+    """The partitions of one side that take part in a surviving pair, in the order in which they match more and more."""
+
+    bounds: Codes
+    """The largest code of each."""
+    sizes: Index
+    places: Index
+    """Where each partition of the layout stands among them; -1 for one without a pair."""
+    dropped: Codes
+    """The largest code of the rows that are in none of them; nothing where there are no such rows."""
+
+    @classmethod
+    def of(cls, codes: Codes, part: npt.NDArray[np.int32], paired: Index) -> _Side:
+        count = int(part.max(initial=-1)) + 1
+        takes_part = np.zeros(count + 1, dtype=np.bool_)  # the last place is that of removed rows
+        takes_part[paired] = True
+        kept = takes_part[part]
+        largest = np.full(count, np.iinfo(np.int64).min)
+        np.maximum.at(largest, part[kept], codes[kept])
+        used = np.flatnonzero(takes_part[:count])
+        # The layout counts the other way where codes are turned, and shares of one tie may have one bound.
+        order = used[np.argsort(largest[used], kind="stable")]
+        places = np.full(count, -1, dtype=np.int64)
+        places[order] = np.arange(order.size)
+        # Without a pair there is one place for what lies beyond: nothing, as far as was seen.
+        sizes = np.bincount(part[kept], minlength=count)[order] if order.size else np.zeros(1, dtype=np.int64)
+        left_out = codes[~kept]
+        return cls(largest[order], sizes, places, np.array([left_out.max()] if left_out.size else [], dtype=np.int64))
+
+    def cells_of_last(self, cells: Index) -> list[int]:
+        """The cells of the partition that matches most; `cells` lists (partition, cell)."""
+        return cells[cells[:, 0] == self.sizes.size - 1, 1].tolist()  # type: ignore[no-any-return]
+
+    def members(self, cells: Index, dropped_cell: int, beyond: list[int], *, turned: bool) -> Members:
+        """The partitions with their cells: what matched nothing first, what lies beyond all that was seen last."""
+        first, last = self.dropped.size, self.dropped.size + self.bounds.size
+        inner = cells[cells[:, 0] < self.bounds.size]
+        part = np.concatenate([np.zeros(first, np.int64), inner[:, 0] + first, np.full(len(beyond), last)])
+        cell = np.concatenate([np.full(first, dropped_cell), inner[:, 1], np.array(beyond, dtype=np.int64)])
+        return Members.of(np.concatenate([self.dropped, self.bounds]), part, cell, turned=turned)
