@@ -7,6 +7,7 @@ each `Item` holds a slice of the user's own text, and only the column references
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 from sqlglot import Dialect, ErrorLevel, Token, TokenType, exp
@@ -58,6 +59,49 @@ _REFUSED_NODES: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.Placeholder, "a parameter"),
     (exp.Parameter, "a parameter"),
 )
+
+
+# Names in front of a parenthesis about which nobody has to ask Spark: its functions that people write in conditions,
+# all of them deterministic, and the words and types that a parenthesis may follow.
+_NAMES = """abs acos add_months any array array_contains array_max array_min arrays_overlap ascii asin atan atan2 base64
+    between bigint bin binary bit_count bround btrim cardinality cast cbrt ceil ceiling char char_length
+    character_length coalesce concat concat_ws contains cos crc32 current_date current_timestamp date date_add
+    date_diff date_format date_from_unix_date date_sub date_trunc dateadd datediff day dayofmonth dayofweek dayofyear
+    decimal decode degrees double e element_at elt encode endswith equal_null exp expm1 extract factorial find_in_set
+    flatten float floor from_unixtime from_utc_timestamp get get_json_object getbit greatest hash hex hour hypot if
+    ifnull initcap instr int isnan isnotnull isnull last_day lcase least left len length levenshtein ln localtimestamp
+    locate log log10 log1p log2 lower lpad ltrim make_date make_timestamp map md5 minute mod month months_between
+    named_struct nanvl negative next_day now nullif nvl nvl2 octet_length overlay pi pmod position positive pow power
+    quarter radians regexp regexp_count regexp_extract regexp_instr regexp_like regexp_replace regexp_substr repeat
+    replace reverse right rint rlike round rpad rtrim second sha sha1 sha2 sign signum sin size slice smallint
+    sort_array soundex split split_part sqrt startswith string struct substr substring substring_index tan tanh
+    timestamp timestamp_micros timestamp_millis timestamp_seconds timestampadd timestampdiff tinyint to_date
+    to_number to_timestamp to_timestamp_ltz to_timestamp_ntz to_utc_timestamp translate trim trunc try_add
+    try_cast try_divide try_multiply try_subtract try_to_number try_to_timestamp typeof ucase unbase64 unhex unix_date
+    unix_micros unix_millis unix_seconds unix_timestamp upper varchar weekday weekofyear width_bucket xxhash64 year
+    all and as by case collate distinct div else end escape exists false filter from ilike in interval is like not
+    null on or over some then true using when where xor"""
+_DETERMINISTIC = frozenset(_NAMES.split())
+
+
+def may_be_random(text: str) -> bool:
+    """Whether a condition calls a function that may give another value each time, as far as names can tell.
+
+    Examples
+    --------
+    >>> [may_be_random(text) for text in ("A.x < (B.y + 1)", "lower(A.s) IN ('f(x)')", "chance(A.x) > 0", "db.abs(1)")]
+    [False, False, True, True]
+    """
+    tokens = _SPARK.tokenize(text)
+    for at, (token, following) in enumerate(pairwise(tokens)):
+        named = token.token_type is TokenType.IDENTIFIER or token.text.isidentifier()
+        if following.token_type is not TokenType.L_PAREN or token.token_type is TokenType.STRING or not named:
+            continue
+        # A name in backquotes or with a schema may be anybody's.
+        qualified = at > 0 and tokens[at - 1].token_type is TokenType.DOT
+        if qualified or token.token_type is TokenType.IDENTIFIER or token.text.lower() not in _DETERMINISTIC:
+            return True
+    return False
 
 
 class Item(NamedTuple):

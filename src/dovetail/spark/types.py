@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
@@ -13,6 +14,7 @@ from pyspark.sql import types as T
 from dovetail.conditions.comparison import KeyType
 from dovetail.conditions.forms import Band, Equality, Inequality, Predicate, Term
 from dovetail.conditions.names import quoted
+from dovetail.conditions.tokens import may_be_random
 from dovetail.errors import PredicateError, UnsupportedTypeError
 from dovetail.spark.frames import Side
 
@@ -59,6 +61,32 @@ def check_rest(frame: DataFrame, sql: str) -> None:
             f"{sql} is a value of type {kind.simpleString()}, not a condition",
             accepted="conjuncts that are true or false",
         )
+
+
+def check_deterministic(frames: Mapping[str, DataFrame], texts: Sequence[str], what: str) -> None:
+    """Refuse expressions that may have another value each time, such as calls of a non-deterministic UDF.
+
+    Spark evaluates a key once for the sample and once for the join, and a condition that is left to it on candidates
+    alone.  Whether a function is deterministic only Spark knows, and it says so where a join has it in its condition.
+    Spark takes some milliseconds to analyse a join, so expressions without such a function do without.
+    """
+    asked = [sql for sql in texts if may_be_random(sql)]
+    if not asked:
+        return
+    sides = [Side.of(alias, frame).frame.limit(0) for alias, frame in frames.items()]
+    condition = " AND ".join(f"({sql}) IS NOT NULL" for sql in asked)
+    joined = reduce(lambda a, b: a.crossJoin(b), sides[:-1])
+    try:
+        # Spark Connect analyses a frame once somebody asks for its schema.
+        _ = joined.join(sides[-1], F.expr(condition)).schema
+    except AnalysisException as error:
+        if "NON_DETERMINISTIC" not in (error.getCondition() or ""):
+            raise
+        raise PredicateError(
+            f"{what} calls a function that is not deterministic",
+            accepted="functions that give the same value for the same row each time",
+            hint="compute the value in a column of its input, and write the input to a table or cache it",
+        ) from error
 
 
 def _first_line(error: AnalysisException) -> str:
@@ -167,9 +195,16 @@ def typed_conjuncts(
         if kind.ddl == "TIMESTAMP" and clocks_change(zone):
             # Spark subtracts timestamps as local times.  In a zone whose clocks never change, instants give the same.
             kind = KeyType("TIMESTAMP_NTZ", "int", micros=1)
+            left, right = (_as_instant(term, types[term]) for term in (band.left, band.right))
+            band = Band(left, right, band.low, band.high)
         _check_band(band, kind, what)
         comparisons.append((band, kind))
     return equalities, comparisons
+
+
+def _as_instant(term: Term, kind: T.DataType) -> Term:
+    """A term as the timestamp that Spark makes of it: local times that clocks skip become later ones."""
+    return term if isinstance(kind, T.TimestampType) else Term(term.alias, f"CAST(({term.sql}) AS TIMESTAMP)")
 
 
 def _check_band(band: Band, kind: KeyType, what: str) -> None:

@@ -31,6 +31,7 @@ from dovetail.columns.sampling import DENSE, SPARSE
 from dovetail.columns.structs import Nested
 from dovetail.conditions.comparison import Key
 from dovetail.conditions.forms import Band, Equality, Inequality, Predicate, Term
+from dovetail.conditions.tokens import may_be_random
 from dovetail.families.theta.join_stages import METRICS, BroadcastStage, FinishStage, JoinStage, PairStage, load_of
 from dovetail.families.theta.router import without_sample
 from dovetail.families.theta.spec import BOXES, POINTS
@@ -43,7 +44,7 @@ from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
-from dovetail.spark.types import check_rest, expression_types, typed_conjuncts
+from dovetail.spark.types import check_deterministic, check_rest, expression_types, typed_conjuncts
 
 
 def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
@@ -64,6 +65,10 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
         named = [alias for alias in frames if alias in rest.aliases] or list(frames)[:1]
         empty = [Side.of(alias, frames[alias]).frame.limit(0) for alias in named]
         check_rest(reduce(lambda a, b: a.crossJoin(b), empty), rest.sql)
+    if may_be_random(predicate.text):
+        texts = [*(term.sql for some in terms.values() for term in some)]
+        texts += [part.sql for part in (*predicate.filters, *predicate.rests)]
+        check_deterministic(frames, texts, f"on={predicate.text!r}")
     session = next(iter(frames.values())).sparkSession
     zone = session.conf.get("spark.sql.session.timeZone") or "UTC"
     equalities, comparisons = typed_conjuncts(predicate, types, zone=zone, ansi=is_ansi(frames))
