@@ -43,7 +43,8 @@ def window_join(
         between two inputs find the matches; Spark evaluates any other conjunct on the matches found.  No equality is
         needed, and no condition at all where the windows say everything.
     time : str or dict of str to str
-        The time column of all inputs, or a mapping from an alias to a name: timestamps, dates or whole numbers.
+        The time column of all inputs, or a mapping from an alias to a name: timestamps, dates or whole numbers.  Beside
+        timestamps, a date is midnight in the time zone of the session.
     within : str, timedelta, int, dict or Path
         One length for all pairs, such as ``"5 seconds"`` or a timedelta (a number for numeric times); a mapping from
         pairs of aliases to windows, ``{("A", "B"): "5 seconds", ("B", "C"): dt.after("10 seconds")}``, where a pair

@@ -118,6 +118,8 @@ def plan_window(
     conditions = build_conditions(inputs, facts.equalities, facts.comparisons)
     for alias in preserved:
         conditions = _unfiltered(conditions, inputs.index(alias), alias, predicate)
+    dates = _dates_as_instants(inputs, columns, times)
+    conditions = _with_keys(conditions, dates)
     streaming = bool(facts.streams)
     grid = choose_grid(conditions, graph, kind, streaming=streaming, numeric=numeric)
     partitions = options.partitions or facts.shuffle_partitions
@@ -126,15 +128,23 @@ def plan_window(
         per_task = CELLS_PER_SHEDDING_TASK
     cells = per_task * partitions if conditions.classes or grid is not None else 1
     known = [columns[alias] for alias in inputs]
+    sources = tuple(_sources(alias, columns[alias], conditions.keys[side]) for side, alias in enumerate(inputs))
     spec = WindowJoinSpec(
         aliases=inputs,
         options=options,
         graph=graph,
-        times=tuple(known[side].names.index(name) for side, name in enumerate(times)),
+        # The last key of an input whose dates are turned into instants; it travels behind the payload, and all others
+        # that do come before it.
+        times=tuple(
+            known[side].names.index(name)
+            if dates[side] is None
+            else len(known[side].names) + sources[side].count(None) - 1
+            for side, name in enumerate(times)
+        ),
         payload=tuple(len(input_columns.names) for input_columns in known),
         types=tuple(input_columns.arrow for input_columns in known),
         keys=conditions.keys,
-        sources=tuple(_sources(alias, columns[alias], conditions.keys[side]) for side, alias in enumerate(inputs)),
+        sources=sources,
         classes=conditions.classes,
         equalities=conditions.equalities,
         comparisons=conditions.comparisons,
@@ -156,9 +166,29 @@ def _unfiltered(conditions: Conditions, side: int, alias: str, predicate: Predic
     if not passes:
         return conditions
     extra = Key(f"CASE WHEN {passes} THEN 0L END", "BIGINT", alias)
-    keys = list(conditions.keys)
-    keys[side] = (*keys[side], extra)
+    return _with_keys(conditions, [extra if number == side else None for number in range(len(conditions.keys))])
+
+
+def _with_keys(conditions: Conditions, extra: Sequence[Key | None]) -> Conditions:
+    """Conditions with one more key for some of the inputs."""
+    keys = [own if key is None else (*own, key) for own, key in zip(conditions.keys, extra, strict=True)]
     return replace(conditions, keys=tuple(keys))
+
+
+def _dates_as_instants(
+    inputs: tuple[str, ...], columns: Mapping[str, InputColumns], times: tuple[str, ...]
+) -> list[Key | None]:
+    """For each input with dates beside an input with timestamps, its time as Spark compares it with those.
+
+    Spark takes a date for midnight in the time zone of the session.  Dates alone, and dates beside timestamps without
+    a zone, are days of 24 hours, and need no zone.
+    """
+    kinds = [columns[alias].types[columns[alias].names.index(name)] for alias, name in zip(inputs, times, strict=True)]
+    mixed = "timestamp" in kinds
+    return [
+        Key(f"{quoted(alias)}.{quoted(name)}", "TIMESTAMP", alias) if mixed and kind == "date" else None
+        for alias, name, kind in zip(inputs, times, kinds, strict=True)
+    ]
 
 
 def _sources(alias: str, columns: InputColumns, keys: Sequence[Key]) -> tuple[int | None, ...]:
@@ -222,9 +252,12 @@ def read_times(time: str | Mapping[str, str], columns: Mapping[str, InputColumns
             raise unknown_column(name, alias, known.names, where="time=")
         names[alias] = known.names[number]
         kinds.setdefault(_time_kind(alias, name, known.types[number]), alias)
-    if len(kinds) > 1:
+    if len(kinds.keys() - {"date"}) > 1 or kinds.keys() == {"date", "bigint"}:
         given = " and ".join(f"{kind} in {alias!r}" for kind, alias in kinds.items())
-        raise UnsupportedTypeError(f"the times of the inputs are {given}", accepted="times of one kind in all inputs")
+        raise UnsupportedTypeError(
+            f"the times of the inputs are {given}",
+            accepted="whole numbers, timestamps or timestamps without a zone in all inputs; dates beside timestamps",
+        )
     return names, "bigint" in kinds
 
 
@@ -233,7 +266,7 @@ def _time_kind(alias: str, name: str, kind: str) -> str:
     if kind in _INTEGERS:
         return "bigint"
     if kind in _TIMES:
-        return "timestamp_ntz" if kind == "timestamp_ntz" else "timestamp"
+        return kind
     hint = None
     if kind.startswith(("float", "double", "decimal")):
         hint = f"scale it to whole numbers first, such as CAST({name} * 1000 AS BIGINT)"

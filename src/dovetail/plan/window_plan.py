@@ -47,10 +47,16 @@ class WindowPlan:
             "inputs": ", ".join(self.inputs),
             "condition": bare(self.predicate.sql),
             "how": self.spec.options.how,
-            "time": ", ".join(self.times),
+            "time": ", ".join(self._times()),
             "window": self._bounds(),
             "number of partitions": str(self.spec.cells),
         }
+
+    def _times(self) -> list[str]:
+        """The time columns; a date that is compared as an instant is stored as one, too."""
+        spec = self.spec
+        as_instant = [spec.times[side] >= spec.payload[side] for side in spec.sides]
+        return [f"{name} as timestamp" if cast else name for name, cast in zip(self.times, as_instant, strict=True)]
 
     def _bounds(self) -> str:
         """The windows as numbers: unlike words, they are spelled the same in every version."""

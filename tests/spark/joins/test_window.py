@@ -230,3 +230,32 @@ def test_a_condition_that_is_true_decides_nothing(spark):
     b = spark.createDataFrame([(3, 4)], "id int, t int")
     kept = dt.window_join({"A": a, "B": b}, on="TRUE", time="t", within=5, how="left")
     assert {(row.A.id, row.B and row.B.id) for row in kept.collect()} == {(1, 3), (2, None)}
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kathmandu"])
+def test_a_date_beside_timestamps_is_midnight_in_the_zone_of_the_session(spark, tmp_path, zone):
+    """As Spark casts it, over a change of the clocks; in batch and in a stream."""
+    before = spark.conf.get("spark.sql.session.timeZone")
+    spark.conf.set("spark.sql.session.timeZone", zone)
+    try:
+        start = datetime(2024, 3, 9, tzinfo=UTC)
+        moments = [start + timedelta(hours=3 * at) for at in range(24)]
+        days = [start.date() + timedelta(days=at) for at in range(4)]
+        put(tmp_path / "A", pa.table({"id": range(24), "ts": pa.array(moments, pa.timestamp("us", "UTC"))}))
+        put(tmp_path / "B", pa.table({"id": range(4), "day": pa.array(days, pa.date32())}))
+        inputs = {"A": ("id long, ts timestamp", "ts"), "B": ("id long, day date", "day")}
+        frames = {a: spark.read.schema(schema).parquet(str(tmp_path / a)) for a, (schema, _) in inputs.items()}
+        call = {"time": {"A": "ts", "B": "day"}, "within": {("A", "B"): ("-5 hours", "1 hour")}}
+        apart = "unix_micros(CAST(B.day AS TIMESTAMP)) - unix_micros(A.ts) BETWEEN -18000000000 AND 3600000000"
+        structs = [frame.select(F.struct("*").alias(alias)) for alias, frame in frames.items()]
+        meant = ids(structs[0].join(structs[1], F.expr(apart), "left"))
+        assert ids(dt.window_join(frames, **call, how="left")) == meant
+        streams = {a: source(spark, tmp_path / a, schema) for a, (schema, _) in inputs.items()}
+        run(dt.window_join(streams, **call, lateness="1 second"), tmp_path / "query")
+        assert written(spark, tmp_path / "query") == Counter({p: n for p, n in meant.items() if p[1] is not None})
+        zoneless = {"A": frames["A"].withColumn("ts", F.col("ts").cast("timestamp_ntz")), "B": frames["B"]}
+        apart = "timestampdiff(MICROSECOND, A.ts, CAST(B.day AS TIMESTAMP_NTZ)) BETWEEN -18000000000 AND 3600000000"
+        structs = [frame.select(F.struct("*").alias(alias)) for alias, frame in zoneless.items()]
+        assert ids(dt.window_join(zoneless, **call)) == ids(structs[0].join(structs[1], F.expr(apart)))
+    finally:
+        spark.conf.set("spark.sql.session.timeZone", before)
