@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import pyarrow as pa
 import pytest
@@ -117,6 +118,7 @@ def test_only_rows_of_an_age_take_part():
         ("decimal", "whole", KeyType("DECIMAL(12,2)", "int", 100), Axis("sum_int"), ["DECIMAL(12,2)"] * 2),
         ("decimal", "decimal", KeyType("DECIMAL(30,2)", "rank", 100), Axis("given", kind="float64"), None),
         ("time", None, None, Axis("sum_int"), ["TIME", "BIGINT"]),
+        ("decimal", None, None, Axis("sum_int", kind="rank"), ["DECIMAL", "BIGINT"]),
         (None, "float", None, Axis("sum_float"), ["DOUBLE", "DOUBLE"]),
         ("float", "float", None, Axis("given", kind="float64"), None),
     ],
@@ -129,6 +131,33 @@ def test_types_decide_how_a_sum_is_computed(left, right, common, axis, ddls):
     assert found.axis == axis
     assert (None if found.keys is None else [key.ddl for key in found.keys]) == ddls
     assert found.value == (None if ddls else "CAST((a + b) AS DOUBLE)")
+
+
+def test_wide_decimals_are_compared_as_they_are():
+    wide = ValueType("decimal(38,4)", "decimal", precision=38)
+    found = typed(most("R.x * S.x"), Expression(("R", "S"), "R.x * S.x", wide))
+    assert found.axis == Axis("given", largest=True, kind="rank")
+    assert found.value == "CAST((R.x * S.x) AS DECIMAL(38,4))"
+    # What such a criterion stores is of another type than before, so an old checkpoint must not be taken up.
+    one_sided = most("R.x"), Expression(("R", "S"), "R.x", wide, Sum("R.x", None), (wide, None))
+    assert planned(T10, one_sided, streams="RS").identity()["criteria"].endswith("most R.x, exact")
+
+
+@pytest.mark.parametrize("arguments", [{"known": (T10, X5)}, {"stream": StreamOptions(max_age=5, time="t")}])
+def test_watermarks_of_two_kinds_are_refused(arguments):
+    """One of them counts in the zone of the session, and Spark would take the smaller of the two numbers."""
+    mixed = replace(columns("t", "timestamp", TIME, True), types=("timestamp", "timestamp_ntz"))
+    if "stream" in arguments:
+        facts = Facts(frozenset("RS"), (NAMES, NAMES), (TYPES, TYPES), (X[1],), times=mixed)
+        criteria = [X[0]]
+    else:
+        facts = Facts(frozenset("RS"), (NAMES, NAMES), (TYPES, TYPES), (mixed,))
+        criteria = [T10[0]]
+    stream = arguments.get("stream", StreamOptions())
+    with pytest.raises(UnsupportedTypeError, match="timestamp and timestamp_ntz"):
+        plan_bestmatch(("R", "S"), criteria, facts, Options("left"), stream, sample=True)
+    static = replace(facts, streams=frozenset())
+    plan_bestmatch(("R", "S"), criteria, static, Options("left"), stream, sample=True)
 
 
 def test_types_that_a_criterion_cannot_compare():

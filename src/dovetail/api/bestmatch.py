@@ -63,11 +63,11 @@ def bestmatch_join(
         of its own or on any other.
     max_age : str or datetime.timedelta, optional
         Only rows of that age or younger take part, by the column `time`.  The join is evaluated at every time at which
-        a row arrives, and the result has that time in the column ``_time``.
+        a row of either input arrives, and the result has that time in the column ``_time``.
     time : str, optional
         The time column for `max_age`.
     every : str or datetime.timedelta, optional
-        Evaluate the join at multiples of this length of time instead.
+        Evaluate the join at multiples of this length of time instead, all at which some row is young enough.
     memory : int or str, optional
         How much of its windows a left, right or full join may hold at a time: a number of rows, or a size such as
         ``"64 MB"``.  Larger windows go to local disk, in pages.

@@ -125,7 +125,7 @@ class BestPlan:
         return {
             "join": "a best-match join",
             "inputs": ", ".join(self.inputs),
-            "criteria": ", ".join(str(criterion.criterion) for criterion in self.criteria),
+            "criteria": ", ".join(f"{criterion.criterion}{_stored_as(criterion)}" for criterion in self.criteria),
             "keys": ", ".join(bare(left.sql) for left, _ in self.by),
             "how": self.spec.how,
             "unmatched rows": "kept" if self.spec.keep else "dropped",
@@ -175,6 +175,12 @@ class BestPlan:
         passed = {"watermark": "the watermark has", "ahead": f"{self.spec.ahead} row(s) of the other stream have",
                   "marks": "punctuation in the other stream has"}[self.spec.disorder or "watermark"]  # fmt: skip
         return f"best pairs of a row, once {passed} passed its last candidate; final"
+
+
+def _stored_as(criterion: Typed) -> str:
+    """How the values of a criterion lie in stored state, where that is not the type that follows from its text."""
+    ranked = criterion.axis is not None and criterion.axis.kind == "rank" and criterion.value is None
+    return ", exact" if ranked else ""
 
 
 def _role(criterion: Typed) -> str:
@@ -283,8 +289,18 @@ def _times(facts: Facts, stream: StreamOptions) -> tuple[Key, Key] | None:
             "max_age= on streams without a watermark on the time column",
             accepted="streams with a watermark, such as frame.withWatermark('t', '10 seconds')",
         )
+    if facts.streams:
+        _check_one_clock(f"time={stream.time!r}", facts.times.types)
     assert facts.times.common is not None
     return facts.times.keys(facts.times.common.ddl)
+
+
+def _check_one_clock(what: str, types: tuple[str, str]) -> None:
+    """Refuse watermarks of two kinds: Spark takes the smaller one, though only one of them counts in the zone."""
+    if types[0] != types[1]:
+        raise UnsupportedTypeError(
+            f"{what} has the types {types[0]} and {types[1]} in two streams", accepted="one type of timestamp in both"
+        )
 
 
 def _orders(criterion: Typed, column: str) -> bool:
@@ -322,6 +338,8 @@ def _order(compiled: tuple[Typed, ...], facts: Facts, stream: StreamOptions) -> 
         return next(iter(bounded)), "marks"
     for at, criterion in bounded.items():
         if criterion.watermarked:
+            assert criterion.types is not None
+            _check_one_clock(str(criterion.criterion), criterion.types)
             return at, "watermark"
     raise UnboundedJoinError(
         f"nothing says how far the streams {listing(facts.streams)} have progressed on "

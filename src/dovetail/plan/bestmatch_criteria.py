@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from typing import Literal, TypeAlias
 
@@ -84,6 +84,8 @@ class Typed:
     value: str | None = None
     watermarked: bool = False
     """Whether both columns carry a watermark."""
+    types: tuple[str, str] | None = None
+    """The types of the two columns of a distance, as Spark calls them."""
 
 
 def typed(criterion: Criterion, facts: CriterionFacts) -> Typed:
@@ -120,7 +122,8 @@ def _closest(criterion: Closest, pair: ColumnPair, common: KeyType) -> Typed:
         )
     floats = common.kind != "int"
     axis = Axis("near_float" if floats else "near_int", within=_within(criterion, common))
-    return Typed(criterion, axis, pair.keys("DOUBLE" if floats else common.ddl), watermarked=pair.watermarked)
+    keys = pair.keys("DOUBLE" if floats else common.ddl)
+    return Typed(criterion, axis, keys, watermarked=pair.watermarked, types=pair.types)
 
 
 def _within(criterion: Closest, kind: KeyType) -> int | float | None:
@@ -168,6 +171,7 @@ def _extreme(criterion: Extreme, expression: Expression) -> Typed:
 
 def _sum(criterion: Extreme, expression: Expression, terms: Sum) -> Typed | None:
     rule: Rule
+    ranked = False
     present = [kind for kind in expression.term_types if kind is not None]
     if all(kind.sort == "whole" for kind in present):
         rule, ddls = "sum_int", ["BIGINT"] * 2
@@ -176,6 +180,7 @@ def _sum(criterion: Extreme, expression: Expression, terms: Sum) -> Typed | None
         rule = "sum_float" if code == "float64" else "sum_int"
         empty = "DOUBLE" if code == "float64" else "BIGINT"
         ddls = [ddl if kind is not None else empty for kind in expression.term_types]
+        ranked = code == "rank"
     elif any(kind.sort == "double" for kind in present) and all(kind.numeric for kind in present):
         rule, ddls = "sum_float", ["DOUBLE"] * 2
     elif expression.common is not None and expression.common.kind == "int":
@@ -186,13 +191,17 @@ def _sum(criterion: Extreme, expression: Expression, terms: Sum) -> Typed | None
         Key(_ZERO if term is None else term, ddl, alias)
         for alias, term, ddl in zip(expression.aliases, (terms.left, terms.right), ddls, strict=True)
     )
-    return Typed(criterion, Axis(rule, largest=criterion.largest), (left, right))
+    axis = Axis(rule, largest=criterion.largest)
+    return Typed(criterion, replace(axis, kind="rank") if ranked else axis, (left, right))
 
 
 def _compared_as(kind: ValueType, criterion: Extreme) -> tuple[str, Kind]:
     """The type in which values are compared, and the kind of their codes."""
-    if kind.sort in ("double", "float") or (kind.sort == "decimal" and kind.precision > 18):
+    if kind.sort in ("double", "float"):
         return "DOUBLE", "float64"
+    if kind.sort == "decimal" and kind.precision > 18:
+        # Beyond 64 bits: by their order among the values that are compared.
+        return kind.name.upper(), "rank"
     if kind.sort == "other":
         raise UnsupportedTypeError(
             f"{criterion} has the type {kind.name}", accepted="numbers, dates, timestamps, booleans or intervals"

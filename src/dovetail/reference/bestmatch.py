@@ -174,3 +174,71 @@ def bestmatch_join(
 
     result = assembled(inputs, [positions for positions in candidates if is_best(positions)], "inner")
     return result + unmatched(inputs, candidates, how) if keep_unmatched else result
+
+
+def recent_bestmatch_join(
+    inputs: Inputs,
+    criteria: Sequence[Criterion],
+    how: How = "inner",
+    by: Sequence[str] = (),
+    *,
+    time: str,
+    max_age: Any,
+    every: Any = None,
+    start: Any = None,
+    keep_unmatched: bool = False,
+) -> list[tuple[Any, Joined]]:
+    """The answers over the rows of the last `max_age`, each with its instant.
+
+    The join is computed at every time at which a row of either input arrives, whatever its keys and values are; or,
+    with `every`, at all multiples of it (counted from `start`, zero by default) at which some row is young enough.
+
+    Parameters
+    ----------
+    inputs, criteria, how, by, keep_unmatched
+        As in :func:`bestmatch_join`.
+    time : str
+        The column with the time of a row; a row without a time takes no part.
+    max_age : int or datetime.timedelta
+        The age up to which a row takes part.
+    every : int or datetime.timedelta, optional
+        The distance between two instants.
+    start : int or datetime.datetime, optional
+        From where multiples are counted.
+
+    Returns
+    -------
+    list of tuple
+        The instant, and one row, or None, for each alias.
+
+    Examples
+    --------
+    >>> r, s = [{"t": 0, "x": 1}, {"t": 3, "x": None}], [{"t": 1, "x": 1}]
+    >>> both = {"R": r, "S": s}
+    >>> [instant for instant, _ in recent_bestmatch_join(both, [nearest("x")], time="t", max_age=5)]
+    [1, 3]
+    >>> [instant for instant, _ in recent_bestmatch_join(both, [nearest("x")], time="t", max_age=5, every=2)]
+    [2, 4]
+    """
+    timed = {alias: [row for row in rows if row[time] is not None] for alias, rows in inputs.items()}
+    arrivals = sorted({row[time] for rows in timed.values() for row in rows})
+    if every is None:
+        instants = arrivals
+    else:
+        origin = 0 if start is None else start
+        instants = []
+        for arrival in arrivals:
+            # The first multiple at or after the arrival.
+            instant = origin - (origin - arrival) // every * every
+            while instant <= arrival + max_age:
+                instants.append(instant)
+                instant += every
+        instants = sorted(set(instants))
+    answers = []
+    for instant in instants:
+        recent = {
+            alias: [row for row in rows if instant - max_age <= row[time] <= instant] for alias, rows in timed.items()
+        }
+        joined = bestmatch_join(recent, criteria, how, by, keep_unmatched=keep_unmatched)
+        answers += [(instant, row) for row in joined]
+    return answers

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow as pa
@@ -223,6 +224,73 @@ def test_the_answer_over_the_last_seconds(both):
             truth[(*pair, now)] += 1
     found = joined.select("R.id", "S.id", "_time").collect()
     assert Counter((a, b, t.replace(tzinfo=UTC)) for a, b, t in found) == truth
+
+
+def recent(made: list[list[dict]], how: str, by: tuple[str, ...], every: timedelta | None) -> Counter:
+    """The definition's answers over the last 9 seconds, by row numbers and instant."""
+    found = definition.recent_bestmatch_join(
+        {"R": made[0], "S": made[1]}, [definition.nearest("x")], how, by,
+        time="t", max_age=SECONDS, every=every, start=datetime(1970, 1, 1, tzinfo=UTC), keep_unmatched=how == "left",
+    )  # fmt: skip
+    return Counter((*(None if row is None else row["id"] for row in pair.values()), at) for at, pair in found)
+
+
+@pytest.mark.parametrize(("how", "by"), [("inner", ()), ("left", ("k",))])
+@pytest.mark.parametrize("every", [None, timedelta(seconds=4)])
+def test_the_answers_of_every_instant(spark, both, tmp_path, how, by, every):
+    """Rows that match nothing and rows of other keys arrive at instants, too; a stream answers those it has passed."""
+    made, frames = both
+    call = {
+        "on": [dt.closest("x")], "how": how, "by": list(by) or None, "unmatched": "keep" if how == "left" else "drop",
+        "max_age": "9 seconds", "time": "t", "every": every,
+    }  # fmt: skip
+    truth = recent(made, how, by, every)
+
+    def answers(joined: DataFrame) -> Counter:
+        rows = joined.select("R.id", "S.id", "_time").collect()
+        return Counter((a, b, t.replace(tzinfo=UTC)) for a, b, t in rows)
+
+    assert answers(dt.bestmatch_join(frames, **call)) == truth
+    if how == "inner":
+        return  # a stream takes many seconds
+    for name, side in zip("RS", made, strict=True):
+        put(tmp_path / name, side[: len(side) // 2])
+        put(tmp_path / name, side[len(side) // 2 :])
+    inputs = {name: stream(spark, tmp_path / name).withWatermark("t", "3 seconds") for name in "RS"}
+    run(dt.bestmatch_join(inputs, **call), tmp_path / "query")
+    found = answers(spark.read.parquet(str(tmp_path / "query" / "out")))
+    passed = max(at for *_, at in found)
+    assert found == Counter({answer: count for answer, count in truth.items() if answer[2] <= passed})
+    assert len({at for *_, at in found}) > 10
+
+
+def test_decimals_beyond_64_bits(spark, tmp_path):
+    """The best by more digits than a double has, in batch and in a stream, of one input and of both."""
+    big = Decimal("12345678901234567890.0001")
+    schema = pa.schema([("id", pa.int64()), ("t", pa.timestamp("us", "UTC")), ("w", pa.decimal128(30, 4))])
+    for name, digits in (("R", (3, 1, 2)), ("S", (5, 6, 4))):
+        steps = [{"id": at, "t": NOON, "w": big + Decimal(d) / 10_000} for at, d in enumerate(digits)]
+        streams.put(tmp_path / name, steps, schema)
+        # Far enough ahead to make the others final.
+        streams.put(tmp_path / name, [{"id": 9, "t": NOON + timedelta(days=1), "w": big}], schema)
+        streams.put(tmp_path / name, [{"id": 9, "t": NOON + timedelta(days=2), "w": big}], schema)
+    text = "id long, t timestamp, w decimal(30,4)"
+    static = {name: spark.read.schema(text).parquet(str(tmp_path / name)).where("id < 9") for name in "RS"}
+    one_sided = [("least", "R.w", "right", {(1, 0), (1, 1), (1, 2)}), ("most", "S.w", "left", {(0, 1), (1, 1), (2, 1)})]
+    two_sided = [
+        ("least", "R.w + S.w", "inner", {(1, 2)}),
+        ("most", "greatest(R.w, S.w)", "left", {(0, 1), (1, 1), (2, 1)}),
+    ]
+    for word, expression, how, best in one_sided + two_sided:
+        criterion = getattr(dt, word)(expression)
+        assert set(ids(dt.bestmatch_join(static, on=[criterion], how=how))) == best, expression
+    near = dt.closest("t", within="1 minute")
+    for word, expression, how, best in one_sided:
+        inputs = {name: streams.source(spark, tmp_path / name, text).withWatermark("t", "1 second") for name in "RS"}
+        joined = dt.bestmatch_join(inputs, on=[near, getattr(dt, word)(expression)], how=how)
+        run(joined, tmp_path / how)
+        found = ids(spark.read.parquet(str(tmp_path / how / "out")))
+        assert {pair for pair in found if 9 not in pair} == best, expression
 
 
 def test_what_is_refused(spark, both, tmp_path):

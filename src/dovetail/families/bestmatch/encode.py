@@ -66,8 +66,15 @@ def axis_values(spec: BestSpec, columns: list[Column], rows: int) -> Matrix:
         if axis.is_float:
             values[:, at] = np.asarray(columns[at].to_numpy(zero_copy_only=False), dtype=np.float64).view(np.int64)
         else:
-            values[:, at] = order_codes(columns[at], "int")
+            values[:, at] = exact_codes(columns[at], axis.kind)
     return values
+
+
+def exact_codes(column: Column, kind: Kind) -> Codes:
+    """Codes of whole numbers; what lies beyond 64 bits has its rank in the column."""
+    if kind == "rank" and pa.types.is_decimal(column.type):
+        return joint_codes(column, column.slice(0, 0))[0]
+    return order_codes(column, "int")
 
 
 def codes_of(kind: Kind, left: Column, right: Column) -> tuple[Codes, Codes]:
@@ -164,6 +171,6 @@ def given_costs(spec: BestSpec, columns: list[Column]) -> Matrix:
         if axis.kind == "float64":
             codes = float_codes(np.asarray(columns[at].to_numpy(zero_copy_only=False), dtype=np.float64))
         else:
-            codes = order_codes(columns[at], axis.kind)
+            codes = exact_codes(columns[at], axis.kind)
         costs[:, at] = ~codes if axis.largest else codes
     return costs

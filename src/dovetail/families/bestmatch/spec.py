@@ -50,11 +50,13 @@ class Axis:
     ``near_int``, ``near_float``
         the distance between the two values; `within` is the largest that counts, in codes or as a float.
     ``sum_int``, ``sum_float``
-        the sum of the two values, the smaller or (`largest`) the larger the better.
+        the sum of the two values, the smaller or (`largest`) the larger the better.  With `kind` ``rank`` one of them
+        is always 0, and the other, beyond 64 bits, counts by its rank.
     ``latest``
         the larger of the two values, the larger the better.
     ``given``
-        a value that Spark computes for each candidate pair; `kind` is that of its code.
+        a value that Spark computes for each candidate pair; `kind` is that of its code, which has to hold only among
+        the pairs that are compared.
     """
 
     rule: Rule
@@ -191,6 +193,11 @@ class BestSpec:
     def home_side(self) -> int:
         """The input whose rows go to one cell each; the right one in a right join, else the left one."""
         return self.answers[0] if self.answers else 0
+
+    @property
+    def tells_times(self) -> bool:
+        """Whether every cell hears the times of all rows: the join is computed at each of them."""
+        return self.max_age is not None and self.every is None
 
     @property
     def pruned(self) -> bool:

@@ -17,12 +17,12 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dovetail.columns.codes import Codes, order_codes
+from dovetail.columns.codes import Codes, order_codes, valid_mask
 from dovetail.columns.hashing import row_hashes
 from dovetail.columns.layout import GROUP, LEFT_ROW, OWNED, RIGHT_ROW, VALUE, columns_of
 from dovetail.columns.partition import group_rows_by_cell
 from dovetail.columns.sampling import DENSE, SPARSE, even_sample
-from dovetail.columns.segments import binary_column, blocks, concat, packed_column, routing_and_rows
+from dovetail.columns.segments import binary_column, blocks, concat, nulls, packed_column, routing_and_rows
 from dovetail.families.bestmatch.compiled import Index
 from dovetail.families.bestmatch.encode import encode, given_costs, usable
 from dovetail.families.bestmatch.kernel import best_of_pairs
@@ -97,7 +97,30 @@ class RouteStage:
             ties = row_hashes(block, first) & 0x3FFF_FFFF
             rows, cells, sides = routing.assign(self.spec, self.side, hashes, keys, ties)
             yield from self._segments(block, rows, cells, sides, routing, place)
+            if self.spec.tells_times:
+                yield from self._times(block, rows, cells, routing, place)
             place += block.num_rows
+
+    def _times(
+        self, block: pa.RecordBatch, rows: Index, cells: Index, routing: Routing, place: int
+    ) -> Iterator[pa.RecordBatch]:
+        """For each cell the times of the rows that are not its own: rows that have nothing but their time."""
+        at = self.columns - 1
+        times = block.column(at)
+        codes, known = order_codes(times, "int"), valid_mask(times)
+        chosen, homes = [], []
+        for cell in range(routing.cells):
+            elsewhere = known.copy()
+            elsewhere[rows[cells == cell]] = False
+            # One row of each time.
+            some = np.flatnonzero(elsewhere)
+            chosen.append(some[np.unique(codes[some], return_index=True)[1]])
+            homes.append(np.full(chosen[-1].size, cell))
+        taken = np.concatenate(chosen)
+        columns = [nulls(taken.size, kind) for kind in block.schema.types[:at]]
+        bare = pa.RecordBatch.from_arrays([*columns, times.take(taken)], names=block.schema.names[: self.columns])
+        sides = np.full(taken.size, self.side + COPY)
+        yield from self._segments(bare, np.arange(taken.size), np.concatenate(homes), sides, routing, place)
 
     def _segments(
         self, block: pa.RecordBatch, rows: Index, cells: Index, sides: Index, routing: Routing, place: int

@@ -4,6 +4,10 @@ Time is no criterion here; it decides which rows take part.  At every instant at
 the join is computed over the rows of the last T, and the result carries that instant.  Updating the last answer would
 not be enough: a pair that was beaten must come back when the pair that beat it becomes too old.
 
+A row that can match nothing arrives at an instant, too, and so does a row whose keys belong to another cell.  Of those
+a cell gets the times alone, and holds them until they are answered.  Where the join is computed at multiples of a
+length of time, no such times are needed: it has an answer at all those at which some row is young enough.
+
 An instant is answered once the watermark has passed it.  So the answers depend on the times of rows, and not on how
 they were divided into micro-batches.
 """
@@ -21,6 +25,7 @@ from dovetail.columns.codes import Codes, Mask, order_codes, valid_mask
 from dovetail.families.bestmatch.compiled import Index
 from dovetail.families.bestmatch.kernel import best
 from dovetail.families.bestmatch.outputs import METRICS, has_row_columns, output_names, payload_columns
+from dovetail.families.bestmatch.router import COPY
 from dovetail.families.bestmatch.spec import BestSpec, Counters
 from dovetail.families.bestmatch.windows import Window
 from dovetail.family import Changes
@@ -52,14 +57,19 @@ class RecentKernel:
             window.restore(state, 0)
 
     def push(self, side: int, rows: pa.RecordBatch) -> None:
-        """Take in new rows, without those that have no time and those that are late: before the watermark."""
-        self.counters["rows"] += rows.num_rows
+        """Take in new rows, without those that have no time and those that are late: before the watermark.
+
+        Of a row that travels as a copy the time alone counts.
+        """
+        own, side = side < COPY, side % COPY
         times = rows.column(self._time_at(side))
         late = valid_mask(times) & (order_codes(times, "int") < self._bound)
-        self.counters["late"] += int(late.sum())
+        if own:
+            self.counters["rows"] += rows.num_rows
+            self.counters["late"] += int(late.sum())
         kept = valid_mask(times) & ~late
         if kept.any():
-            self._windows[side].add(rows.filter(pa.array(kept)), own=True)
+            self._windows[side].add(rows.filter(pa.array(kept)), own=own)
 
     def end(self) -> None:
         """Promise that no more rows come."""
@@ -69,10 +79,11 @@ class RecentKernel:
         """The answers at all instants that the watermark has passed."""
         started = time.perf_counter_ns()
         assert self.spec.max_age is not None
-        times = [self._times(side) for side in (0, 1)]
-        for instant in self._instants(times).tolist():
+        times, own = [self._times(side) for side in (0, 1)], [self._own(side) for side in (0, 1)]
+        for instant in self._instants(times, None if self._over else self._bound):
             recent = [
-                np.flatnonzero((moments >= instant - self.spec.max_age) & (moments <= instant)) for moments in times
+                np.flatnonzero(mine & (moments >= instant - self.spec.max_age) & (moments <= instant))
+                for moments, mine in zip(times, own, strict=True)
             ]
             rows = self._answer(recent, instant)
             if rows is not None and rows.num_rows:
@@ -80,7 +91,7 @@ class RecentKernel:
                 yield rows
         if self._bound > _START:
             self._answered = self._bound
-        self._evict(times)
+        self._evict(times, own)
         self.counters["kernel_us"] += (time.perf_counter_ns() - started) // 1000
         for name in ("comparisons", "candidates", "judged"):
             self.counters[name] += getattr(self._counters, name)
@@ -98,9 +109,8 @@ class RecentKernel:
 
     def wake_at(self) -> int | None:
         """Just after the first instant that waits for its answer."""
-        waiting = self._all_instants([self._times(side) for side in (0, 1)])
-        waiting = waiting[waiting >= self._bound]
-        return int(waiting[0]) + 1 if waiting.size else None
+        waiting = next(self._instants([self._times(side) for side in (0, 1)], None, self._bound), None)
+        return None if waiting is None else waiting + 1
 
     # ------------------------------------------------------------------------------------------------------------------
 
@@ -111,16 +121,30 @@ class RecentKernel:
         rows = self._windows[side].rows
         return np.empty(0, dtype=np.int64) if rows is None else order_codes(rows.column(self._time_at(side)), "int")
 
-    def _all_instants(self, times: list[Codes]) -> Index:
-        instants = np.unique(np.concatenate(times))
-        if self.spec.every is not None:
-            instants = np.unique(-(-instants // self.spec.every) * self.spec.every)
-        return instants
+    def _own(self, side: int) -> Mask:
+        window = self._windows[side]
+        return np.empty(0, dtype=np.bool_) if window.rows is None else window.own()
 
-    def _instants(self, times: list[Codes]) -> Index:
-        instants = self._all_instants(times)
-        instants = instants[instants >= self._answered]
-        return instants if self._over else instants[instants < self._bound]
+    def _instants(self, times: list[Codes], until: int | None, since: int | None = None) -> Iterator[int]:
+        """The instants that are not answered yet, or those from `since` on, in order and before `until`."""
+        since = self._answered if since is None else since
+        moments = np.unique(np.concatenate(times))
+        every, age = self.spec.every, self.spec.max_age
+        if every is None:
+            moments = moments[moments >= since]
+            yield from (moments if until is None else moments[moments < until]).tolist()
+            return
+        assert age is not None
+        # At every multiple at which some row is young enough, from the first after its arrival on.  One by one: a long
+        # age has more multiples than an array should hold.
+        after = since
+        for moment in moments.tolist():
+            first, last = -(-max(moment, after) // every) * every, moment + age
+            for instant in range(first, last + 1, every):
+                if until is not None and instant >= until:
+                    return
+                yield instant
+            after = max(after, last + 1)
 
     def _answer(self, recent: list[Index], instant: int) -> pa.RecordBatch | None:
         left, right = (window.rows for window in self._windows)
@@ -148,12 +172,14 @@ class RecentKernel:
         columns.append(pa.array(np.full(parts[0].size, instant), pa.timestamp("us", "UTC")))
         return pa.RecordBatch.from_arrays(columns, names=output_names(self.spec))
 
-    def _evict(self, times: list[Codes]) -> None:
+    def _evict(self, times: list[Codes], own: list[Mask]) -> None:
         assert self.spec.max_age is not None
-        for window, moments in zip(self._windows, times, strict=True):
+        for window, moments, mine in zip(self._windows, times, own, strict=True):
             if window.rows is not None:
                 needed: Mask = np.zeros(moments.size, dtype=np.bool_)
-                if not self._over:
-                    # The next instant is not before the watermark, even where instants are rounded up.
-                    needed = moments >= self._bound - self.spec.max_age if self._bound > _START else ~needed
+                if not self._over and self._bound == _START:
+                    needed = ~needed
+                elif not self._over:
+                    # The next instant is not before the watermark, even where instants are multiples of a length.
+                    needed = moments >= np.where(mine, self._bound - self.spec.max_age, self._bound)
                 self.counters["evicted"] += window.evict(needed)

@@ -20,8 +20,8 @@ from dovetail.conditions.tokens import read
 from dovetail.errors import PredicateError
 from dovetail.plan.bestmatch import Facts
 from dovetail.plan.bestmatch_criteria import ColumnPair, CriterionFacts, Expression, ValueType
-from dovetail.spark.frames import Side, field_of, same_session, shuffle_partitions
-from dovetail.spark.types import compared_type
+from dovetail.spark.frames import Side, field_of, is_ansi, same_session, shuffle_partitions
+from dovetail.spark.types import check_deterministic, compared_type
 from dovetail.spark.watermarks import watermark_delay
 
 _WHOLE = (T.ByteType, T.ShortType, T.IntegerType, T.LongType)
@@ -45,7 +45,7 @@ def best_facts(
         names=(tuple(schemas[0].names), tuple(schemas[1].names)),
         types=(sides[0].arrow_types(), sides[1].arrow_types()),
         criteria=tuple(_criterion(frames, sides, criterion) for criterion in criteria),
-        by=tuple(_columns(frames, (name, name), "by=", f"by={name!r}") for name in by),
+        by=tuple(_columns(frames, (name, name), "by=", f"by={name!r}", ansi=is_ansi(frames)) for name in by),
         punctuation=_columns(frames, (punctuation, punctuation), "punctuation=") if punctuation is not None else None,
         times=_columns(frames, (time, time), "time=") if time is not None else None,
         shuffle_partitions=shuffle_partitions(frames),
@@ -68,6 +68,7 @@ def _columns(
     comparison: str | None = None,
     *,
     elements: bool = False,
+    ansi: bool = True,
 ) -> ColumnPair:
     """A column of each input, by its name or by alias and name; `comparison` says what compares them, in messages."""
     (left, left_frame), (right, right_frame) = frames.items()
@@ -80,7 +81,7 @@ def _columns(
         names=(fields[0].name, fields[1].name),
         sql=(f"{quoted(left)}.{quoted(fields[0].name)}", f"{quoted(right)}.{quoted(fields[1].name)}"),
         types=(fields[0].dataType.simpleString(), fields[1].dataType.simpleString()),
-        common=_common([field.dataType for field in fields], comparison, elements=elements),
+        common=_common([field.dataType for field in fields], comparison, elements=elements, ansi=ansi),
         watermarked=all(watermark_delay(field) is not None for field in fields),
     )
 
@@ -92,7 +93,7 @@ def _unqualified(alias: str, frame: DataFrame, name: str) -> str:
     return name[len(alias) + 1 :] if qualified and not own else name
 
 
-def _common(kinds: Sequence[T.DataType], comparison: str | None, *, elements: bool) -> KeyType | None:
+def _common(kinds: Sequence[T.DataType], comparison: str | None, *, elements: bool, ansi: bool) -> KeyType | None:
     if elements:
         if not all(isinstance(kind, T.ArrayType) for kind in kinds):
             return None
@@ -101,7 +102,7 @@ def _common(kinds: Sequence[T.DataType], comparison: str | None, *, elements: bo
         # Columns that are not compared with each other: the planner asks for the type of timestamps only.
         timestamps = all(isinstance(kind, _TIMESTAMPS) for kind in kinds)
         return compared_type(kinds[0], kinds[1], "time=") if timestamps else None
-    return compared_type(kinds[0], kinds[1], comparison)
+    return compared_type(kinds[0], kinds[1], comparison, ansi=ansi)
 
 
 def _expression(frames: Mapping[str, DataFrame], sides: Sequence[Side], criterion: Extreme) -> Expression:
@@ -110,6 +111,7 @@ def _expression(frames: Mapping[str, DataFrame], sides: Sequence[Side], criterio
     both = sides[0].frame.limit(0).crossJoin(sides[1].frame.limit(0))
     text = "".join(f"{' ' if item.spaced else ''}{item.sql}" for item in items).strip()
     kind = _value_type(_analysed(both, text, criterion))
+    check_deterministic(frames, [text], f"on ({criterion})")
     if not any(item.alias for item in items):
         raise PredicateError(f"{criterion} has no column", accepted="an expression over the inputs")
     terms = split_sum(items, (first, second))
