@@ -7,6 +7,7 @@ the oracle knows nothing of trees, cells and kernels.  A failure names its seed;
 from __future__ import annotations
 
 import datetime
+import decimal
 import itertools
 import math
 import os
@@ -16,7 +17,9 @@ import pytest
 
 import dovetail as dt
 
-SCHEMA = "id int, k int, i int, b bigint, f float, d double, t timestamp"
+SCHEMA = "id int, k int, i int, b bigint, f float, d double, t timestamp, w decimal(30,4)"
+WIDE = [decimal.Decimal(f"12345678901234567890.000{digit}") for digit in (1, 2, 2, 3)]
+"""Decimals that are one and the same as doubles."""
 START = datetime.datetime(2024, 3, 10, 12)
 
 
@@ -37,12 +40,16 @@ CRITERIA = {
         "abs(unix_micros(R.t) - unix_micros(S.t)) <= 600000000",
     ),
     "closest t within 0": (lambda: dt.closest("t", within="0 seconds"), "0D", "R.t = S.t"),
+    "closest b": (lambda: dt.closest("b"), "abs(CAST(R.b AS DECIMAL(20,0)) - S.b)", "TRUE"),
     "least sum": (lambda: dt.least("R.i + S.i"), "CAST(CAST(R.i AS BIGINT) + S.i AS DOUBLE)", "TRUE"),
     "most sum": (lambda: dt.most("R.i + S.i"), "-CAST(CAST(R.i AS BIGINT) + S.i AS DOUBLE)", "TRUE"),
     "least product": (lambda: dt.least("R.i * S.i"), "CAST(R.i * S.i AS DOUBLE)", "TRUE"),
     "most greatest": (lambda: dt.most("greatest(R.i, S.i)"), "-CAST(greatest(R.i, S.i) AS DOUBLE)", "TRUE"),
     "least float sum": (lambda: dt.least("R.f + S.f"), "CAST(R.f + S.f AS DOUBLE)", "TRUE"),
     "most d": (lambda: dt.most("R.d"), "-R.d", "TRUE"),
+    "least wide": (lambda: dt.least("R.w"), "R.w", "TRUE"),
+    "most wide": (lambda: dt.most("S.w"), "-S.w", "TRUE"),
+    "least wide sum": (lambda: dt.least("R.w + S.w"), "R.w + S.w", "TRUE"),
     "youngest": (
         lambda: dt.youngest("t"),
         "-CAST(unix_micros(greatest(R.t, S.t)) AS DOUBLE)",
@@ -62,6 +69,7 @@ def frame(spark, draw: random.Random):
             draw.choice([0.5, 1.5, -0.0, None]),
             draw.choice([0.25, 1.0, math.inf, None]),
             draw.choice([START, START + datetime.timedelta(minutes=5), START + datetime.timedelta(hours=1), None]),
+            draw.choice([None, *WIDE]),
         )
         for number in range(draw.choice([0, 1, 3, 6]))
     ]

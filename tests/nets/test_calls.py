@@ -1,0 +1,86 @@
+"""Spark is the oracle: a call gives the rows, names, order and types that Spark has for the same question.
+
+Calls are drawn a dozen at a time, over tables that a dozen shares, and one job computes all their rows.  A failure
+names its seed: ``NET_SEED=n`` replays that dozen alone, ``NET_COUNT=n`` draws so many dozens in the slow run.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from tests.nets.calls import differences, net_table, theta_call
+from tests.nets.calls_by_time import POLICIES, asof_call, window_call
+
+ZONES = ("UTC", "America/New_York", "Asia/Kathmandu")
+DOZEN = 12
+
+
+@contextmanager
+def settings(spark, values: dict[str, str]) -> Iterator[None]:
+    before = {name: spark.conf.get(name) for name in values}
+    for name, value in values.items():
+        spark.conf.set(name, value)
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+
+
+def check(spark, family: str, seed: int) -> None:
+    """A dozen calls of one family."""
+    draw = random.Random(f"{family} {seed}")
+    case_sensitive = draw.random() < 0.3
+    conf = {
+        "spark.sql.ansi.enabled": draw.choice(["true", "false"]),
+        "spark.sql.session.timeZone": draw.choice(ZONES),
+        "spark.sql.caseSensitive": "true" if case_sensitive else "false",
+        "spark.sql.shuffle.partitions": "2",
+    }
+    with settings(spark, conf):
+        tables = [net_table(spark, draw, draw.choice([0, 1, 5, 9, 14])) for _ in range(3)]
+        tables.append(net_table(spark, draw, 14))
+        calls = []
+        for number in range(DOZEN):
+            if family == "theta":
+                calls.append(theta_call(draw, tables, any_case=not case_sensitive))
+            elif family == "window":
+                calls.append(window_call(draw, tables, any_case=not case_sensitive))
+            else:
+                calls.append(asof_call(draw, tables, POLICIES[(DOZEN * seed + number) % len(POLICIES)]))
+        wrong = list(differences(calls))
+    assert not wrong, "\n".join([f"NET_SEED={seed}, {family}, {conf}", *wrong])
+
+
+def seeds(first: int, count: int) -> list[int]:
+    """The seeds to draw from: those given, or the one that NET_SEED names."""
+    if "NET_SEED" in os.environ:
+        return [int(os.environ["NET_SEED"])]
+    return list(range(first, first + count))
+
+
+@pytest.mark.parametrize("seed", seeds(0, 10))
+def test_theta_joins(spark, seed):
+    check(spark, "theta", seed)
+
+
+@pytest.mark.parametrize("seed", seeds(0, 5))
+def test_window_joins(spark, seed):
+    check(spark, "window", seed)
+
+
+@pytest.mark.parametrize("seed", seeds(0, len(POLICIES) // DOZEN))
+def test_asof_joins(spark, seed):
+    """Every combination of options at least once."""
+    check(spark, "asof", seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["theta", "window", "asof"])
+def test_many_more(spark, family):
+    for seed in seeds(100, int(os.environ.get("NET_COUNT", "40"))):
+        check(spark, family, seed)
