@@ -13,9 +13,9 @@ import numpy as np
 
 INK, LEFT, RIGHT, HIT, PALE = "#333333", "#3b6ea5", "#3a8f6a", "#b5432f", "#e4e4dc"
 STRATA = ("a", "b", "c", "d")
-# Rows seen and rows kept of each stratum: in proportion, but never none.
+# Rows seen and rows kept of each stratum: in proportion, but never fewer than two.
 SEEN = {"R": (30, 12, 6, 1), "S": (24, 18, 6, 2)}
-KEPT = {"R": (5, 2, 1, 1), "S": (4, 3, 1, 1)}
+KEPT = {"R": (4, 2, 2, 1), "S": (3, 2, 2, 2)}
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def main() -> None:
     axes.text(7.6, 2.3, "a new row of R\nwith value b", ha="center", va="center", fontsize=9)
     axes.text(
         8.2, 0.1,
-        "3 results now, each of weight 18 / 3 = 6; then the row takes a place in R if its random draw is small enough",
+        "2 results now, each of weight 18 / 2 = 9; then the row takes a place in R if its random draw is small enough",
         ha="center", va="center", color=HIT, fontsize=9,
     )  # fmt: skip
     axes.set(xlim=(-1, 17), ylim=(-0.3, 5.4))

@@ -28,8 +28,12 @@ def approx_join(
     partitions: int | None = None,
     balance: bool = True,
     detail: bool = True,
+    results: int | None = None,
 ) -> DataFrame:
     """Join within a memory limit: the result is a sample of the join, the most representative or the largest.
+
+    `memory` bounds what is held, not what comes out: a thousand held rows of a frequent value meet every row of that
+    value, and each time that makes a thousand results.  `results` bounds what comes out.
 
     Parameters
     ----------
@@ -75,6 +79,10 @@ def approx_join(
     detail : bool, optional
         Whether results carry all that :func:`estimates` needs (default: True).  Otherwise they carry only their weight,
         which suits large results of which no confidence intervals are needed.
+    results : int, optional
+        How many rows may come out at most (default: all that are found), not counting what Spark still filters.  They
+        are a uniform sample of what each partition finds, and their weights say so.  On static inputs it bounds the
+        whole result, on streams that of every micro-batch.
 
     Returns
     -------
@@ -118,6 +126,7 @@ def approx_join(
         partitions=partitions,
         balance=balance,
         detail=detail,
+        results=results,
     )
     frames = check_inputs(inputs)
     columns = {alias: frame.columns for alias, frame in frames.items()}
@@ -152,7 +161,9 @@ def estimates(
     -------
     :class:`pyspark.sql.DataFrame`
         Lazy, with the columns of `by`, and for each measure a struct of ``estimate``, ``error`` (the standard error),
-        ``low`` and ``high``.  A group that has no row in the sample is missing.
+        ``low`` and ``high``.  The last three are NULL where the sample cannot tell: for fewer than ten results that
+        stand for others, and where rows were left out that no held row stands for.  A group that has no row in the
+        sample is missing.
 
     Raises
     ------

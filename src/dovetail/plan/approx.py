@@ -11,11 +11,23 @@ from dovetail.conditions.components import components
 from dovetail.conditions.forms import Equality, Predicate, Term
 from dovetail.conditions.names import bare
 from dovetail.errors import ArgumentError, PredicateError, listing
-from dovetail.families.approx.spec import GREEDY, STRATA, ApproxSpec, Edge, Options, cell_count
+from dovetail.families.approx.encode import least_bytes
+from dovetail.families.approx.spec import (
+    FEWEST_RETURNED,
+    GREEDY,
+    ROW_BYTES,
+    STRATA,
+    ApproxSpec,
+    Edge,
+    Options,
+    cell_count,
+)
 from dovetail.plan.theta import Facts
 
 RESERVED = "sampling"
 """The column next to the aliases that says how a result was sampled."""
+USUAL_TEXT = 64
+"""Bytes of a text or a nested value, where nobody knows them."""
 
 _Equalities = list[tuple[Equality, KeyType]]
 _KEEPS = {
@@ -58,6 +70,7 @@ class ApproxPlan:
             ("memory", "unlimited" if options.memory is None else f"{options.memory}, {self._shares()}"),
             ("keeps", _KEEPS[options.policy]),
             ("random", f"seed {options.seed}"),
+            ("output", self._output()),
             ("meets", self._meets()),
             ("routing", self._routing()),
         ]
@@ -87,6 +100,22 @@ class ApproxPlan:
         how = "in proportion to their rows, which are counted first" if self.balanced else "in equal parts"
         return f"shared by {self.spec.cells} cells {how}"
 
+    def _output(self) -> str:
+        """How many results to expect: nobody has counted rows or join values yet, so it is told for one row."""
+        options = self.options
+        if options.results is not None:
+            each = "a micro-batch" if self.streams else "in all"
+            return f"at most {options.results:,} results {each}, a uniform sample of what is found"
+        if options.memory is None or options.policy == "exact":
+            return "every result of the join; results= bounds them"
+        per_row = "all rows held of the other input" if len(self.inputs) == 2 else "all held combinations of the others"
+        if options.memory.unit == "rows":
+            held = options.memory.amount // (len(self.inputs) * self.spec.cells)
+            per_row += f", about {held ** (len(self.inputs) - 1):,} in its cell"
+        if self.value[0]:
+            per_row += " divided by the number of join values there"
+        return f"for each row that arrives, {per_row}; results= bounds them"
+
     def _meets(self) -> str:
         parts = [" = ".join(key.sql for key in keys) for keys in zip(*self.value, strict=True)]
         checked = [bare(part.sql) for part in self.predicate.inequalities]
@@ -111,8 +140,9 @@ def plan_approx(
     value, kinds, left_over = _common_value(inputs, facts)
     edges = _edges(inputs, left_over, facts)
     _check_condition(inputs, value, edges, options)
-    cells = cell_count(options.memory, len(inputs), options.partitions) if value[0] else 1
+    cells = cell_count(options.memory, len(inputs), options.partitions, options.results) if value[0] else 1
     _check_cells(cells, value, inputs, options)
+    _check_bytes(cells, facts, inputs, options)
     keys: list[list[Key]] = [list(dict.fromkeys(part)) for part in value]
     for edge in edges:
         for side, wanted in ((edge.point, edge.step.point_keys), (edge.box, edge.step.box_keys)):
@@ -139,6 +169,8 @@ def plan_approx(
             strata=options.strata or STRATA,
             cells=cells,
             detail=options.detail,
+            results=options.results,
+            row_bytes=_expected_bytes(facts),
         ),
         partitions=min(cells, facts.shuffle_partitions),
     )
@@ -261,3 +293,28 @@ def _check_cells(cells: int, value: tuple[tuple[Key, ...], ...], inputs: tuple[s
             f"memory={memory.amount} for {len(inputs)} inputs in {cells} partition(s)",
             accepted=f"at least {cells * len(inputs)}: one row of every input in every partition",
         )
+    if options.results is not None and options.results < FEWEST_RETURNED * cells:
+        raise ArgumentError(
+            f"results={options.results} in {cells} partition(s)",
+            accepted=f"at least {FEWEST_RETURNED * cells}: {FEWEST_RETURNED} results of every partition",
+        )
+
+
+def _check_bytes(cells: int, facts: Facts, inputs: tuple[str, ...], options: Options) -> None:
+    memory = options.memory
+    if memory is None or memory.unit == "rows":
+        return
+    rows = {alias: least_bytes(facts.payload_types.get(alias, ())) + ROW_BYTES for alias in inputs}
+    widest = max(rows, key=lambda alias: rows[alias])
+    least = cells * len(inputs) * rows[widest]
+    if memory.amount < least:
+        raise ArgumentError(
+            f"memory={str(memory)!r} for {len(inputs)} inputs in {cells} partition(s)",
+            accepted=f"at least {least:,} bytes: one row of every input in every partition",
+            hint=f"a held row of {widest!r} takes at least {rows[widest]:,} bytes, those of an index included",
+        )
+
+
+def _expected_bytes(facts: Facts) -> int:
+    """What a held row of the widest input takes, with texts and nested values of a usual length."""
+    return ROW_BYTES + max((least_bytes(kinds, text=USUAL_TEXT) for kinds in facts.payload_types.values()), default=0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from statistics import NormalDist
 from typing import Literal
 
 from dovetail.errors import ArgumentError
@@ -31,11 +30,6 @@ class EstimatesPlan:
     measures: tuple[Measure, ...]
     groups: tuple[str, ...]
     confidence: float
-
-    @property
-    def reach(self) -> float:
-        """How many standard errors an interval reaches to either side."""
-        return NormalDist().inv_cdf((1 + self.confidence) / 2)
 
 
 def plan_estimates(

@@ -118,16 +118,14 @@ def parts(memory: int, seen: Sequence[int]) -> list[int]:
 
 
 def _sampled(held: list[Held], limit: int, stratum: Callable[[Any], int]) -> list[Held]:
-    """Of every stratum the row with the least draw, then those with the least draws, up to the limit."""
-    ordered = sorted(held, key=lambda row: row.draw)
-    firsts: list[Held] = []
-    others: list[Held] = []
-    strata: set[int] = set()
-    for candidate in ordered:
+    """Of every stratum the two rows with the least draws, then those with the least draws, up to the limit."""
+    ranked: list[tuple[int, float, Held]] = []
+    counts: Counter[int] = Counter()
+    for candidate in sorted(held, key=lambda row: row.draw):
         h = stratum(candidate.row)
-        (others if h in strata else firsts).append(candidate)
-        strata.add(h)
-    return [*firsts, *others][:limit]
+        ranked.append((min(counts[h], 2), candidate.draw, candidate))
+        counts[h] += 1
+    return [candidate for *_, candidate in sorted(ranked, key=lambda one: one[:2])][:limit]
 
 
 def _by_priority(

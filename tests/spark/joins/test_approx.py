@@ -132,8 +132,14 @@ def test_estimates_by_group(sides, complete):
     # Rows that were stored and filtered in the meantime carry all that is needed.
     part = dt.estimates(some.where("R.x > 10"), {"n": "count(*)"}, confidence=0.9999).first().n
     assert part.low <= joined.where("R.x > 10").count() <= part.high
+    # Nothing found is nothing known; a join that held every row knows, even if little was found.
     nothing = dt.estimates(some.where("R.x > 1000")).first().rows
-    assert (nothing.estimate, nothing.low, nothing.high) == (0.0, 0.0, 0.0)
+    assert (nothing.estimate, nothing.error, nothing.low, nothing.high) == (0.0, None, None, None)
+    whole = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=2000, seed=4)
+    for frame in (whole, dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=None, policy="exact")):
+        few = dt.estimates(frame.where("R.id = 3 AND S.id < 400")).first().rows
+        assert few.estimate == joined.where("R.id = 3 AND S.id < 400").count() < 10 * few.estimate
+        assert (few.error, few.low) == (0.0, few.estimate)
 
 
 def test_quality_is_what_the_paper_measures(sides):
@@ -156,9 +162,55 @@ def test_quality_is_what_the_paper_measures(sides):
     assert moments[-1].results == online.results
 
 
+def test_quality_of_nothing_is_a_row(spark, sides):
+    r, s = sides
+    none = dt.approx_join({"R": r, "S": s}, on="R.k = S.k AND R.id < 0", memory=100)
+    found = dt.quality(none, on="R.k").collect()
+    assert [(row.results, row.complete, row.share, row.js) for row in found] == [(0, 0.0, None, None)]
+    whole = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=None, policy="exact")
+    (found,) = dt.quality(none, whole, on="R.k").collect()
+    assert (found.results, found.complete, found.share) == (0, whole.count(), 0.0)
+    assert dt.quality(none, on="R.k", over="sampling.at").collect() == []
+
+
+@pytest.mark.parametrize("policy", ["raj_hash", "raj", "prob", "exact"])
+@pytest.mark.parametrize("partitions", [1, 5])
+def test_a_bound_on_what_comes_out(sides, complete, capsys, policy, partitions):
+    r, s = sides
+    memory = None if policy == "exact" else 300
+    some = dt.approx_join(
+        {"R": r, "S": s}, on="R.k = S.k", memory=memory, policy=policy, seed=4, results=777, partitions=partitions
+    )
+    found = pairs(some)
+    # A cell with fewer results than its share leaves the rest unused.
+    assert 400 < len(found) <= 777
+    assert len(set(found)) == len(found)
+    assert set(found) <= complete
+    counts = dt.metrics(some)
+    assert counts["results"] == len(found) < counts["candidates"]
+    dt.explain(some)
+    assert "at most 777 results in all" in capsys.readouterr().out
+    if policy == "prob":
+        return
+    size = dt.estimates(some, confidence=0.9999).first().rows
+    assert size.low <= len(complete) <= size.high
+    assert size.high - size.low < size.estimate
+    lean = dt.approx_join(
+        {"R": r, "S": s}, on="R.k = S.k", memory=memory, policy=policy, seed=4, results=777, partitions=partitions,
+        detail=False,
+    )  # fmt: skip
+    assert lean.agg(F.sum("sampling.weight")).first()[0] == pytest.approx(size.estimate)
+
+
 def test_mistakes_are_told_before_anything_runs(spark, sides):
     r, s = sides
     both = {"R": r, "S": s}
+    with pytest.raises(ArgumentError, match=r"memory='100 bytes' for 2 inputs in 1 partition"):
+        dt.approx_join(both, on="R.k = S.k", memory="100 B")
+    with pytest.raises(ArgumentError, match="results=0"):
+        dt.approx_join(both, on="R.k = S.k", memory=100, results=0)
+    with pytest.raises(ArgumentError, match=r"results=9 in 5 partition"):
+        dt.approx_join(both, on="R.k = S.k", memory=100, results=9, partitions=5)
     with pytest.raises(ArgumentError, match="policy='best'"):
         dt.approx_join(both, on="R.k = S.k", memory=10, policy="best")
     with pytest.raises(ArgumentError, match="memory='much'"):
@@ -202,6 +254,7 @@ def test_the_plan_in_words(sides, capsys):
     assert "1,000 rows, shared by 7 cells in proportion to their rows" in text
     assert "R.k = S.k, by its value; R.x <= S.x checked" in text
     assert "R keeps rows where R.id > 5" in text
+    assert "about 71 in its cell divided by the number of join values there; results= bounds them" in text
 
 
 def sampled(spark, folders: dict[str, Path], policy: str, seed: int | None):
@@ -237,3 +290,20 @@ def test_a_stream_that_is_stopped_and_started_again(spark, tmp_path):
     assert set(found) <= set(zip(joined.id_r.tolist(), joined.id_s.tolist(), strict=True))
     size = dt.estimates(two, confidence=0.9999).first().rows
     assert size.low <= len(joined) <= size.high
+
+
+def test_a_bound_on_what_a_micro_batch_returns(spark, tmp_path):
+    tables = {alias: rows_of(800, seed) for alias, seed in (("R", 5), ("S", 6))}
+    for alias, table in tables.items():
+        for begin in (0, 300, 600):
+            put(tmp_path / alias, table.slice(begin, 300))
+    inputs = {alias: source(spark, tmp_path / alias, SCHEMA) for alias in tables}
+    live = dt.approx_join(inputs, on="R.k = S.k", memory=300, seed=8, partitions=2, results=400)
+    counts = run(live, tmp_path)
+    assert [one["results"] <= 400 < one["candidates"] for one in counts] == [True] * 3
+    found = spark.read.parquet(str(tmp_path / "out"))
+    assert found.count() == sum(one["results"] for one in counts) > 800
+    assert found.select("sampling.cell", "sampling.call").distinct().count() == 6
+    r, s = (table.to_pandas() for table in tables.values())
+    size = dt.estimates(found, confidence=0.9999).first().rows
+    assert size.low <= len(r.merge(s, on="k")) <= size.high

@@ -18,6 +18,7 @@ import numpy.typing as npt
 
 from dovetail.columns.hashing import GOLDEN, mixed
 from dovetail.columns.numba_cache import njit
+from dovetail.families.approx.spec import UNREPRESENTED
 
 Index = npt.NDArray[np.int64]
 Grid = npt.NDArray[np.int64]
@@ -79,24 +80,32 @@ class Memory(NamedTuple):
 
 
 class Strata(NamedTuple):
-    """Rows of each input and stratum: how many arrived, how many are held, and the held one with the least draw."""
+    """Rows of each input and stratum: how many arrived, how many are held, and the two held ones with the least draws.
+
+    ``arrived`` counts the rows of each input.  ``lost`` has one entry: 1 once the held rows no longer represent all
+    that arrived, because a row was too large to be held or a stratum lost its last one.
+    """
 
     seen: Grid
     kept: Grid
     least: Grid
+    second: Grid
+    arrived: Index
+    lost: Index
 
 
 class Results(NamedTuple):
     """A chunk of results, with a line for each input: its row, and how that came to be held (empty if not asked for).
 
-    ``weight`` says how many results of the complete join each stands for, ``arrival`` which arrival produced it;
-    ``counts`` is [results, comparisons].
+    ``weight`` says how many results of the complete join each stands for, ``arrival`` which arrival produced it,
+    ``stratum`` its stratum, or `UNREPRESENTED`; ``counts`` is [results, comparisons].
     """
 
     rows: Grid
     seen: Grid
     kept: Grid
-    same: Grid
+    arrived: Grid
+    stratum: Index
     weight: npt.NDArray[np.float64]
     arrival: Index
     counts: Index
@@ -224,14 +233,13 @@ def _all_hold(a: int, b: int, rows: Rows, axes: Axes) -> bool:  # pragma: no cov
 
 
 @njit(_nrt=False, forceinline=True)
-def _record_sampling(
-    at: int, s: int, h: int, group: int, chains: Chains, strata: Strata, out: Results
-) -> None:  # pragma: no cover - compiled
+def _record_sampling(at: int, s: int, h: int, strata: Strata, out: Results) -> None:  # pragma: no cover - compiled
     """Record how each row of a result came to be held; `s` is the input of the new one."""
-    for t in range(chains.head.shape[0]):
+    for t in range(strata.arrived.size):
         out.seen[t, at] = 1 if t == s else strata.seen[t, h]
         out.kept[t, at] = 1 if t == s else strata.kept[t, h]
-        out.same[t, at] = 1 if t == s else chains.counts[t, group]
+        out.arrived[t, at] = strata.arrived[t]
+    out.stratum[at] = h if strata.lost[0] == 0 else UNREPRESENTED
 
 
 @njit(_nrt=False, forceinline=True)
@@ -314,7 +322,7 @@ def probe(
             out.weight[at] = weight
             out.arrival[at] = number
             if out.seen.size:
-                _record_sampling(at, s, h, rows.group[row], chains, strata, out)
+                _record_sampling(at, s, h, strata, out)
             out.counts[0] = at + 1
         out.counts[1] += 1
         cursor[1 + depth] = chains.after[other]

@@ -79,6 +79,27 @@ def row_bytes(columns: Sequence[pa.Array[Any]]) -> Index:
     return total
 
 
+def least_bytes(kinds: Sequence[pa.DataType], *, text: int = 0) -> int:
+    """How many bytes a row of columns of these types takes at least, where texts, lists and maps take `text` bytes.
+
+    Examples
+    --------
+    >>> least_bytes([pa.int64(), pa.string(), pa.struct({"a": pa.int16(), "b": pa.list_(pa.int64())})])
+    18
+    """
+    total = 0
+    for kind in kinds:
+        if pa.types.is_boolean(kind) or pa.types.is_null(kind):
+            total += 1
+        elif pa.types.is_struct(kind):
+            total += max(1, least_bytes([kind.field(at).type for at in range(kind.num_fields)], text=text))
+        elif pa.types.is_nested(kind) or _is_text(kind):
+            total += 4 + text
+        else:
+            total += max(1, kind.bit_width // 8)
+    return total
+
+
 def _sizes(column: Any) -> Index:
     kind, rows = column.type, len(column)
     if pa.types.is_boolean(kind) or pa.types.is_null(kind):

@@ -2,20 +2,15 @@
 
 A result exists because a new row met held ones.  Each held row was held with a known chance (kept / seen of its
 stratum), so the result counts 1 / chance times: the inverse of its inclusion probability (Horvitz and Thompson).  The
-total of the weighted values is unbiased.
+total of the weighted values is unbiased, whatever the order of arrival.
 
-Its variance comes from results that are included or missed together because they share a held row.  An evicted row
-never comes back, so a row that is held at the later moment was held at the earlier one: the covariance of two results
-is (1 / p - 1) times their values, with the chance p of the earlier moment.  A stratum holds a fixed number of its rows,
-so only deviations from the mean matter.  They have two parts:
+Its variance comes from results that are included or missed together because they share a held row, and from those that
+exclude each other because a stratum holds a fixed number of rows.  :mod:`~dovetail.families.approx.covariances` says by
+how much two results vary together: q of the rows of one input.  With more than one held input it is
+1 - (1 - q)(1 - r) = q + r - qr, since inputs are sampled independently (inclusion and exclusion).
 
-* rows of one join value differ in what they contribute (:func:`_within`);
-* a stratum holds more or fewer rows of a value than its share (:func:`_between`).
-
-The split matters where a stratum has one value and every row contributes 1, as in the size of a join: there both parts
-vanish, as they should, while a difference of two large sums would leave rounding errors.  With more than one held
-input, pairs that share several of them have been counted several times and are subtracted again (inclusion and
-exclusion).
+Where only some of the results were returned, they are a second sample, of the results, drawn with equal chances from
+those of one call: one more input, so to speak, that holds `returned` of `found` rows.
 """
 
 from __future__ import annotations
@@ -29,13 +24,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.columns.layout import JOIN_VALUE, MOMENT, STRATUM, WEIGHT
-from dovetail.families.approx.spec import FACTS, fact_column
-
-ROUNDING = 1e-12
-"""Even an exact figure is a sum of floats: no interval is narrower than this fraction of it."""
-
-Index = npt.NDArray[np.int64]
-Floats = npt.NDArray[np.float64]
+from dovetail.families.approx.covariances import Floats, Held, Index, Moments, of_one, of_two
+from dovetail.families.approx.spec import ALL_HELD, FACTS, RETURNED, UNREPRESENTED, fact_column
 
 
 @dataclass(frozen=True)
@@ -49,7 +39,13 @@ class Sampled:
     number: Index
     seen: Index
     kept: Index
-    same: Index
+    arrived: Index
+    call: Index
+    """Which call found the result: the arrivals before it."""
+    found: Index
+    """How many results that call found."""
+    returned: Index
+    """How many of these it returned."""
 
     @classmethod
     def of(cls, table: pa.Table, sides: int) -> Sampled:
@@ -60,7 +56,24 @@ class Sampled:
 
         weight = np.asarray(table.column(WEIGHT).to_numpy(), dtype=np.float64)
         facts = [np.stack([column(fact_column(fact, side)) for side in range(sides)], axis=1) for fact in FACTS]
-        return cls(column(MOMENT), weight, column(STRATUM), column(JOIN_VALUE), *facts)
+        every = RETURNED[0] not in table.schema.names
+        output = [np.ones(weight.size, dtype=np.int64) if every else column(name) for name in RETURNED]
+        return cls(column(MOMENT), weight, column(STRATUM), column(JOIN_VALUE), *facts, *output)
+
+    @property
+    def certain(self) -> npt.NDArray[np.bool_]:
+        """Results that nothing was left out beside: neither a row, before or after, nor another result."""
+        return np.asarray((self.stratum == ALL_HELD) & (self.found == self.returned))
+
+    @property
+    def unrepresented(self) -> npt.NDArray[np.bool_]:
+        """Results beside which rows were left out that no held row stands for."""
+        return np.asarray(self.stratum == UNREPRESENTED)
+
+    @property
+    def uncertain(self) -> npt.NDArray[np.bool_]:
+        """Results that stand for others."""
+        return np.asarray((self.kept < self.seen).any(axis=1) | (self.returned < self.found))
 
 
 def moments(values: Floats, sampled: Sampled) -> tuple[Floats, Floats]:
@@ -72,101 +85,104 @@ def moments(values: Floats, sampled: Sampled) -> tuple[Floats, Floats]:
     --------
     Two held rows of six stand for all six; they contribute 10 and 20:
 
-    >>> two = np.zeros(2, dtype=np.int64)
+    >>> two, ones = np.zeros(2, dtype=np.int64), np.ones(2, dtype=np.int64)
     >>> sampled = Sampled(at=two, weight=np.full(2, 3.0), stratum=two, value=two, number=np.array([[0, 5], [3, 5]]),
-    ...                   seen=np.array([[6, 1]] * 2), kept=np.array([[2, 1]] * 2), same=np.array([[2, 1]] * 2))
+    ...                   seen=np.array([[6, 1]] * 2), kept=np.array([[2, 1]] * 2), arrived=np.array([[6, 5]] * 2),
+    ...                   call=two, found=ones, returned=ones)
     >>> totals, covariances = moments(np.array([[10.0, 20.0]]), sampled)
     >>> totals.tolist(), covariances.round(6).tolist()
     ([90.0], [[600.0]])
     """
     weighted = values * sampled.weight
-    covariances = np.zeros((len(values), len(values)))
-    sides = sampled.number.shape[1]
-    uncertain = sampled.kept < sampled.seen
-    for size in range(1, sides):
-        for shared in combinations(range(sides), size):
-            rows = np.flatnonzero(uncertain[:, shared].all(axis=1))
-            if rows.size:
-                part = _Part(weighted[:, rows], sampled, rows, shared)
-                # 1 - (1 - q)(1 - r) = q + r - qr: pairs that share two inputs were counted twice.
-                covariances += (-1) ** (size + 1) * part.within()
-                if size == 1:
-                    covariances += part.between()
+    every = np.arange(sampled.at.size)
+    covariances = _held_rows(weighted, sampled, every)
+    for call in np.unique(sampled.call[sampled.returned < sampled.found]):
+        covariances += _returned(weighted, sampled, np.flatnonzero(sampled.call == call))
     return weighted.sum(axis=1), covariances
 
 
-class _Part:
-    """The results in which the inputs `shared` are held, one entry for each arrival and combination of those rows."""
-
-    def __init__(self, values: Floats, sampled: Sampled, rows: Index, shared: tuple[int, ...]) -> None:
-        at = sampled.at[rows]
-        numbers = [sampled.number[rows, side] for side in shared]
-        if values.shape[1] and len(shared) < sampled.number.shape[1] - 1:
-            # Further inputs are held too: add up their contributions to one combination.
-            order = np.lexsort((*numbers, at))
-            starts = np.flatnonzero(_changes([at, *numbers], order))
-            values = np.add.reduceat(values[:, order], starts, axis=1)
-            rows = rows[order[starts]]
-            at = sampled.at[rows]
-            numbers = [sampled.number[rows, side] for side in shared]
-        self.values, self.at, self.numbers = values, at, numbers
-        self.stratum, self.value = sampled.stratum[rows], sampled.value[rows]
-        self.seen, self.kept, self.same = (
-            np.stack([facts[rows, side] for side in shared]) for facts in (sampled.seen, sampled.kept, sampled.same)
-        )
-        # A single held row shows no spread.  Then its full value counts, which errs on the safe side.
-        self.only_row = (self.kept == 1).any(axis=0)
-        self.left_out = np.prod(1 - self.kept / self.seen, axis=0)
-
-    def within(self) -> Floats:
-        """Deviations of the rows of one join value from their mean, at the moment of each arrival."""
-        deviations = self.values
-        for d in range(len(self.numbers)):
-            others = [number for at, number in enumerate(self.numbers) if at != d]
-            deviations = deviations - np.where(self.only_row, 0.0, self._means(deviations, others, self.same[d]))
-        factor = self.left_out * np.prod(_unbiased(self.same), axis=0)
-        order = np.lexsort((self.at, *self.numbers))
-        starts = _changes(self.numbers, order)
-        return _pairs((deviations * factor)[:, order], deviations[:, order], starts)
-
-    def _means(self, values: Floats, others: list[Index], counts: Index) -> Floats:
-        """For each arrival (and each row of the other inputs), the sum over the held rows divided by their number."""
-        order = np.lexsort((*others, self.at))
-        starts = np.flatnonzero(_changes([self.at, *others], order))
-        sums = np.add.reduceat(values[:, order], starts, axis=1)
-        spread_out = np.empty_like(values)
-        spread_out[:, order] = np.repeat(sums, np.diff(np.append(starts, order.size)), axis=1)
-        return spread_out / counts
-
-    def between(self) -> Floats:
-        """How many rows of a value a stratum happens to hold, and held rows that have no results."""
-        order = np.lexsort((self.at, self.value, self.stratum))
-        order = order[~self.only_row[order]]
-        if not order.size:
-            return np.zeros((len(self.values), len(self.values)))
-        first = _changes([self.at, self.value], order)
-        starts = np.flatnonzero(first)
-        arrivals = order[starts]
-        counts = np.diff(np.append(starts, order.size))
-        seen, kept, same = self.seen[0, arrivals], self.kept[0, arrivals], self.same[0, arrivals]
-        mean = np.add.reduceat(self.values[:, order], starts, axis=1) / same
-        of_value = _changes([self.stratum, self.value], arrivals)
-        missing = mean * self.left_out[arrivals] * _unbiased(same) * seen
-        total = _pairs(missing, mean * (same - counts) / seen, of_value)
-        early, late = mean * self.left_out[arrivals] * _unbiased(kept) * seen, mean * same / seen
-        total += _pairs(early, late, of_value)
-        by_time = np.lexsort((self.at[arrivals], self.stratum[arrivals]))
-        early = early / kept * same
-        total -= _pairs(early[:, by_time], late[:, by_time], _changes([self.stratum], arrivals[by_time]))
-        return total
+def _held_rows(weighted: Floats, sampled: Sampled, rows: Index) -> Floats:
+    """What the choice of held rows adds to the covariances."""
+    covariances = np.zeros((len(weighted), len(weighted)))
+    uncertain = sampled.kept < sampled.seen
+    sides = sampled.number.shape[1]
+    for size in range(1, sides):
+        for shared in combinations(range(sides), size):
+            part = rows[uncertain[np.ix_(rows, shared)].all(axis=1)]
+            if part.size:
+                covariances += (-1) ** (size + 1) * _of_inputs(weighted[:, part], sampled, part, shared)
+    return covariances
 
 
-def _unbiased(rows: Index) -> Floats:
-    """N / (n - 1): deviations from the mean of a sample are smaller than those from the mean of all."""
-    return np.where(rows > 1, rows / np.maximum(rows - 1, 1), 1.0)
+def _of_inputs(values: Floats, sampled: Sampled, rows: Index, shared: tuple[int, ...]) -> Floats:
+    """The sum over pairs of results of the product of q over the inputs `shared`."""
+    stratum, at = sampled.stratum[rows], sampled.at[rows]
+    numbers = [sampled.number[rows, side] for side in shared]
+    # One entry for each moment and combination of held rows: further inputs add to it.
+    order = np.lexsort((*numbers, at, stratum))
+    starts = np.flatnonzero(changes([stratum, at, *numbers], order))
+    entries = order[starts]
+    added = np.ascontiguousarray(np.add.reduceat(values[:, order], starts, axis=1).T)
+    strata, of_stratum = np.unique(stratum[entries], return_inverse=True)
+    begins = np.flatnonzero(changes([stratum[entries], at[entries]], np.arange(entries.size)))
+    moments_ = Moments(np.append(begins, entries.size), of_stratum[begins])
+    held = [
+        _held(sampled, rows[entries], side, number[entries], of_stratum, strata.size)
+        for side, number in zip(shared, numbers, strict=True)
+    ]
+    if len(shared) == 1:
+        return of_one(added, moments_, held[0])
+    if len(shared) == 2:
+        return of_two(added, moments_, held[0], held[1], *_row_pairs(held[0].row, held[1].row))
+    # More than two held inputs: results that share all their rows.  The others vary together far less.
+    order = np.lexsort((at[entries], *[part.row for part in held]))
+    factor = np.prod([part.x for part in held], axis=0)
+    begins_ = changes([part.row for part in held], order)
+    return _same_rows((added.T * factor)[:, order], added.T[:, order], begins_)
 
 
-def _changes(keys: Sequence[Index], order: Index) -> npt.NDArray[np.bool_]:
+def _held(sampled: Sampled, rows: Index, side: int, number: Index, stratum: Index, strata: int) -> Held:
+    seen, kept = sampled.seen[rows, side], sampled.kept[rows, side]
+    left_out = 1 - kept / seen
+    y = np.where(kept > 1, left_out / np.maximum(kept - 1, 1), 0.0)
+    order = np.lexsort((number, stratum))
+    first = changes([stratum, number], order)
+    row = np.empty(rows.size, dtype=np.int64)
+    row[order] = np.cumsum(first) - 1
+    ends = np.searchsorted(stratum[order[first]], np.arange(strata), side="right")
+    x = np.where(kept > 1, kept * y, left_out)
+    return Held(row, ends, number[order[first]], sampled.arrived[rows, side], x, y)
+
+
+def _row_pairs(first: Index, second: Index) -> tuple[Index, Index, Index]:
+    """For each entry the number of its pair of rows; and the pairs (row, pair, other row) by row of either input."""
+    order = np.lexsort((second, first))
+    begins = changes([first, second], order)
+    pair = np.empty(first.size, dtype=np.int64)
+    pair[order] = np.cumsum(begins) - 1
+    of_first, of_second = first[order[begins]], second[order[begins]]
+    numbers = np.arange(of_first.size)
+    by_second = np.argsort(of_second, kind="stable")
+    return (
+        pair,
+        np.stack([of_first, numbers, of_second], axis=1),
+        np.stack([of_second[by_second], by_second, of_first[by_second]], axis=1),
+    )
+
+
+def _returned(weighted: Floats, sampled: Sampled, rows: Index) -> Floats:
+    """What it adds that a call returned only some of its results; r is q of this sample, q that of the held rows."""
+    found, returned = int(sampled.found[rows[0]]), int(sampled.returned[rows[0]])
+    values = weighted[:, rows]
+    y = (1 - returned / found) / max(returned - 1, 1)
+    # Sum(r) - Sum(qr), with r = y (returned [same result] - 1); the chances of the rows of a result multiply.
+    alone = np.prod(sampled.kept[rows] / sampled.seen[rows], axis=1)
+    totals = values.sum(axis=1)
+    covariances = returned * (values * alone) @ values.T - np.outer(totals, totals)
+    return np.asarray(y * (covariances + _held_rows(weighted, sampled, rows)))
+
+
+def changes(keys: Sequence[Index], order: Index) -> npt.NDArray[np.bool_]:
     """Where a new group of equal keys begins, in that order."""
     begins = np.zeros(order.size, dtype=np.bool_)
     if order.size:
@@ -177,7 +193,7 @@ def _changes(keys: Sequence[Index], order: Index) -> npt.NDArray[np.bool_]:
     return begins
 
 
-def _pairs(early: Floats, late: Floats, begins: npt.NDArray[np.bool_]) -> Floats:
+def _same_rows(early: Floats, late: Floats, begins: npt.NDArray[np.bool_]) -> Floats:
     """Sums of early(a) late(b) over pairs of one group, a not after b, made symmetric; groups begin at `begins`."""
     running = np.cumsum(early, axis=1)
     before = running - early

@@ -24,9 +24,10 @@ from dovetail.families.approx.compiled import (
     draws,
 )
 from dovetail.families.approx.encode import axes_of, join_values, row_bytes
+from dovetail.families.approx.output import Found
 from dovetail.families.approx.priorities import DONE, FULL, Queues, flush, restore_queues, run_queues
 from dovetail.families.approx.reservoirs import restore_reservoirs, run_reservoirs
-from dovetail.families.approx.spec import GREEDY, SLOT_BYTES, ApproxSpec
+from dovetail.families.approx.spec import ALL_HELD, GREEDY, SLOT_BYTES, ApproxSpec
 
 CHUNK = 1 << 16
 UNLIMITED = 1 << 62
@@ -71,13 +72,17 @@ class InputRows:
     held: int
     arrivals: Index
     """Where the new rows are in the order of arrival."""
+    before: int
+    """How many rows of the input arrived before the new ones."""
 
 
 class Call:
     """One call: joins the new rows of all inputs with the held ones, and decides which of them to hold."""
 
-    def __init__(self, spec: ApproxSpec, state: CellState, inputs: Sequence[InputRows], budget: int | None) -> None:
-        """`budget` is the memory of this cell where cells have unequal parts, else None."""
+    def __init__(
+        self, spec: ApproxSpec, state: CellState, inputs: Sequence[InputRows], budget: int | None, *, last: bool = False
+    ) -> None:
+        """`budget` is the memory of this cell where cells have unequal parts, else None; no call follows the `last`."""
         self.spec = spec
         self._state = state
         self.inputs = inputs
@@ -98,13 +103,14 @@ class Call:
         self.memory.limit[0] = UNLIMITED if spec.policy == "exact" else self.budget
         divide_memory(self.memory)
         self._prepare(hashes)
+        self.all_held = spec.policy == "exact" or (last and self._needs() <= self.budget)
         self._progress = np.zeros(2, dtype=np.int64)
         self._cursor = np.full(spec.sides, NOT_STARTED, dtype=np.int64)
         detailed = CHUNK if spec.weighted and spec.detail else 0
-        seen, kept, same = (np.empty((spec.sides, detailed), dtype=np.int64) for _ in range(3))
+        seen, kept, arrived = (np.empty((spec.sides, detailed), dtype=np.int64) for _ in range(3))
         self.out = Results(
-            np.empty((spec.sides, CHUNK), dtype=np.int64), seen, kept, same, np.empty(CHUNK, dtype=np.float64),
-            np.empty(CHUNK, dtype=np.int64), np.zeros(2, dtype=np.int64),
+            np.empty((spec.sides, CHUNK), dtype=np.int64), seen, kept, arrived, np.empty(detailed, dtype=np.int64),
+            np.empty(CHUNK, dtype=np.float64), np.empty(CHUNK, dtype=np.int64), np.zeros(2, dtype=np.int64),
         )  # fmt: skip
 
     def _order(self) -> Index:
@@ -156,9 +162,11 @@ class Call:
             np.zeros((spec.sides, groups), dtype=np.int64),
         )  # fmt: skip
         self.queues: Queues | None = None
+        shape = (spec.sides, strata)
         self.strata = Strata(
-            np.zeros((spec.sides, strata), dtype=np.int64), np.zeros((spec.sides, strata), dtype=np.int64),
-            np.full((spec.sides, strata), -1, dtype=np.int64),
+            np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), np.full(shape, -1, dtype=np.int64),
+            np.full(shape, -1, dtype=np.int64), np.array([part.before for part in self.inputs]),
+            np.zeros(1, dtype=np.int64),
         )  # fmt: skip
         held = np.concatenate(
             [np.arange(begin, begin + part.held) for part, begin in zip(self.inputs, self.begin, strict=False)]
@@ -178,9 +186,19 @@ class Call:
         """Strata of the cell, with at least four rows each, so that few rows are the last of theirs."""
         if self.spec.policy != "raj_hash":
             return 1
+        if self._state.statistics is not None:
+            return self._state.statistics.size // self.spec.sides
         assert self.spec.memory is not None
-        row = 1 if self.spec.memory.unit == "rows" else 4 * SLOT_BYTES
+        row = 1 if self.spec.memory.unit == "rows" else max(4 * SLOT_BYTES, self.spec.row_bytes)
         return max(1, min(self.spec.strata, self.budget // (4 * row * self.spec.sides)))
+
+    def _needs(self) -> int:
+        """How much memory it takes to hold all rows, old and new."""
+        needs = 0
+        for side, part in enumerate(self.inputs):
+            cost = self.rows.cost[self.begin[side] : self.begin[side + 1]].max(initial=self._state.row_cost[side])
+            needs += (int(self._state.seen[side]) + part.arrivals.size) * int(cost)
+        return needs if not self._state.oversized.any() else UNLIMITED
 
     def _costs(self, total: int) -> Index:
         if self.spec.memory is None or self.spec.memory.unit == "rows":
@@ -238,42 +256,38 @@ class Call:
             complete = run_reservoirs(*common, self.heap, self.begin[:-1], self.sizes, self._cursor, self.out)
         self.comparisons += int(self.out.counts[1])
         self.results += int(self.out.counts[0])
+        if self.spec.weighted:
+            self.estimated += round(float(self.out.weight[: self.out.counts[0]].sum()))
         self.out.counts[1] = 0
         return complete
 
-    def chunk(self) -> pa.RecordBatch:
-        """The results of the last run as rows of all inputs, with how each was sampled."""
-        count = int(self.out.counts[0])
+    def batch(self, found: Found, total: int, returned: int) -> pa.RecordBatch:
+        """Results as rows of all inputs, with how each was sampled; so many of a `total` of the call are returned."""
         columns: list[pa.Array[Any]] = []
         # Rows of a cell are fewer than 2**31, and Arrow is faster with short numbers.
-        positions = [
-            (self.out.rows[side, :count] - self.begin[side]).astype(np.int32) for side in range(self.spec.sides)
-        ]
+        positions = [(found.rows[side] - self.begin[side]).astype(np.int32) for side in range(self.spec.sides)]
         for side, rows in enumerate(positions):
             table = self.inputs[side].table
             assert table is not None
             columns += take_unchecked(table.select(range(self.spec.payload[side])), rows).columns
         if self.spec.weighted:
-            self.estimated += round(float(self.out.weight[:count].sum()))
-            columns.append(pa.array(self.out.weight[:count].copy()))
+            columns.append(pa.array(found.weight))
         if self.spec.detail or not self.spec.weighted:
-            columns += [pa.array(np.full(count, self.cell, dtype=np.int32)), pa.array(self.out.arrival[:count].copy())]
+            columns += [pa.array(np.full(found.count, self.cell, dtype=np.int32)), pa.array(found.arrival)]
         if self.spec.detail and self.spec.weighted:
-            columns += self._details(count, positions)
+            columns += self._details(found, positions)
+            if self.spec.results is not None:
+                columns += [pa.array(np.full(found.count, fact)) for fact in (self._state.arrivals, total, returned)]
         return pa.RecordBatch.from_arrays(columns, names=self.spec.output_names())
 
-    def _details(self, count: int, positions: list[Index]) -> list[pa.Array[Any]]:
-        first = self.out.rows[0, :count]
-        columns: list[pa.Array[Any]] = [
-            pa.array(self.rows.stratum[first].astype(np.int32)),
-            pa.array(self.hashes[first]),
-        ]
+    def _details(self, found: Found, positions: list[Index]) -> list[pa.Array[Any]]:
+        stratum = np.full(found.count, ALL_HELD) if self.all_held else found.stratum
+        columns: list[pa.Array[Any]] = [pa.array(stratum.astype(np.int32)), pa.array(self.hashes[found.rows[0]])]
         for side, rows in enumerate(positions):
             table = self.inputs[side].table
             assert table is not None
             numbers = pa.array(row_numbers(table)[rows])
-            facts = [pa.array(part[side, :count].copy()) for part in (self.out.seen, self.out.kept, self.out.same)]
-            columns += [numbers, *facts]
+            columns += [numbers, *[pa.array(part[side]) for part in (found.seen, found.kept, found.arrived)]]
         return columns
 
     @property

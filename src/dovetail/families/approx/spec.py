@@ -29,10 +29,23 @@ CELL_ROWS = 64
 STRATA = 1024
 SLOT_BYTES = 64
 """What a held row costs besides its own bytes, where memory is counted in bytes: its entries in chains and heaps."""
+ROW_BYTES = SLOT_BYTES + 16
+"""What a row without any column would cost: its hash and its number take 16 bytes."""
 
-FACTS = ("number", "seen", "kept", "same")
-"""What a result says about each row in it: its number among the rows of its input, how many rows of its stratum had
-arrived and how many were held when the result was found, and how many of these had its join value."""
+FACTS = ("number", "seen", "kept", "arrived")
+"""What a result says about each row in it: its number among the rows of its input, and when the result was found: how
+many rows of its stratum had arrived, how many of these were held, and how many rows of its input had arrived."""
+
+RETURNED = ("call", "found", "returned")
+"""Where the number of results is bounded, what each says about its call: the arrivals before it, how many results it
+found, and how many of them it returned."""
+
+FEWEST_RETURNED = 2
+"""Results of a cell that are returned at least, if it has as many: from one alone nobody sees how results differ."""
+
+ALL_HELD, UNREPRESENTED = -1, -2
+"""In place of a stratum: nothing was left out and nothing will be; or rows were left out for which no held row stands,
+so that nobody knows how far a total is off."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +60,7 @@ class Options:
     partitions: int | None = None
     balance: bool = True
     detail: bool = True
+    results: int | None = None
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
@@ -69,6 +83,8 @@ class Options:
                 f"partitions={self.partitions!r} is not a number of partitions",
                 accepted=f"a whole number of at least 1 and at most {MOST_PARTITIONS:,}, or None",
             )
+        if self.results is not None and not is_whole(self.results):
+            raise ArgumentError(f"results={self.results!r}", accepted="a whole number of at least 1, or None for all")
         if self.strata is not None and self.policy != "raj_hash":
             raise ArgumentError(f"strata={self.strata} with policy={self.policy!r}", accepted="policy='raj_hash'")
         for name, switch in (("balance", self.balance), ("detail", self.detail)):
@@ -109,6 +125,10 @@ class ApproxSpec:
     cells: int = 1
     detail: bool = True
     """Whether results carry all that confidence intervals need, or only their weight."""
+    results: int | None = None
+    """How many results a call may return, all cells together."""
+    row_bytes: int = 0
+    """What a row of the wider input is expected to take, where memory is counted in bytes."""
     scan: bool = False
     """Look for matches as the paper's Prob and RAJ do, through all rows in memory; the results are the same."""
 
@@ -125,7 +145,7 @@ class ApproxSpec:
     def budget(self, cell: int) -> int:
         """A cell's share of the memory, in the limit's unit, where all cells have the same."""
         assert self.memory is not None
-        return self.memory.amount * (cell + 1) // self.cells - self.memory.amount * cell // self.cells
+        return equal_part(self.memory.amount, cell, self.cells)
 
     def output_names(self) -> list[str]:
         """Columns that leave the kernel: i0_0 ... for the first input, i1_0 ..., then how the row was sampled."""
@@ -137,6 +157,7 @@ class ApproxSpec:
         if self.weighted and self.detail:
             names += [STRATUM, JOIN_VALUE]
             names += [fact_column(fact, side) for side in range(self.sides) for fact in FACTS]
+            names += RETURNED if self.results is not None else ()
         return names
 
 
@@ -145,8 +166,19 @@ def fact_column(fact: str, side: int) -> str:
     return f"{fact}{side}"
 
 
-def cell_count(memory: Limit | None, sides: int, wanted: int | None) -> int:
-    """How many cells share a memory: few enough to leave each a useful part.
+def equal_part(amount: int, cell: int, cells: int) -> int:
+    """A cell's part of an amount that all cells share equally.
+
+    Examples
+    --------
+    >>> [equal_part(10, cell, 4) for cell in range(4)]
+    [2, 3, 2, 3]
+    """
+    return amount * (cell + 1) // cells - amount * cell // cells
+
+
+def cell_count(memory: Limit | None, sides: int, wanted: int | None, results: int | None = None) -> int:
+    """How many cells share a memory and a number of results: few enough to leave each a useful part.
 
     Examples
     --------
@@ -155,7 +187,8 @@ def cell_count(memory: Limit | None, sides: int, wanted: int | None) -> int:
     """
     if wanted is not None:
         return wanted
+    cells = CELLS if results is None else min(CELLS, results // CELL_ROWS)
     if memory is None:
-        return CELLS
+        return max(1, cells)
     row = 1 if memory.unit == "rows" else 4 * SLOT_BYTES
-    return max(1, min(CELLS, memory.amount // (sides * CELL_ROWS * row)))
+    return max(1, min(cells, memory.amount // (sides * CELL_ROWS * row)))

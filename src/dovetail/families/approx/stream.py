@@ -23,8 +23,9 @@ from dovetail.columns.segments import concat
 from dovetail.errors import DovetailError
 from dovetail.families.approx.compiled import Index
 from dovetail.families.approx.encode import row_bytes
-from dovetail.families.approx.kernel import Call, CellState, InputRows, row_numbers
-from dovetail.families.approx.spec import SLOT_BYTES, ApproxSpec
+from dovetail.families.approx.kernel import CHUNK, Call, CellState, InputRows, row_numbers
+from dovetail.families.approx.output import Found, ResultSample
+from dovetail.families.approx.spec import SLOT_BYTES, ApproxSpec, equal_part
 from dovetail.family import Changes
 
 METRICS = (
@@ -34,7 +35,8 @@ METRICS = (
 """What a call counts, in the order in which it leaves the operator."""
 
 BUDGET = b"dovetail.budget"
-"""Metadata of a segment: its cell's share of the memory, where cells have unequal shares."""
+SHARE = b"dovetail.results"
+"""Metadata of a segment: its cell's share of the memory, and of the results, where cells have unequal shares."""
 
 _HEAD, _STRATA, _QUEUES, _LIVE = "head", "strata", "queues", "live"
 
@@ -49,6 +51,8 @@ class ApproxKernel:
         self._numbers = np.zeros(spec.sides, dtype=np.int64)
         """Rows of each input that have arrived, by which they are numbered."""
         self._budget: int | None = None
+        self._share: int | None = None
+        self._ended = False
         self._stored: list[dict[str, pa.RecordBatch]] = [{} for _ in range(spec.sides)]
         self._arrived: list[list[pa.RecordBatch]] = [[] for _ in range(spec.sides)]
         self._serial = 0
@@ -82,6 +86,8 @@ class ApproxKernel:
         metadata = rows.schema.metadata or {}
         if BUDGET in metadata:
             self._budget = int(metadata[BUDGET])
+        if SHARE in metadata:
+            self._share = int(metadata[SHARE])
         rows = rows.replace_schema_metadata(None)
         keys = rows.columns[self.spec.payload[side] :][: len(self.spec.keys[side])]
         if keys:
@@ -92,24 +98,46 @@ class ApproxKernel:
             self._arrived[side].append(rows)
 
     def end(self) -> None:
-        """Nothing waits for the end: results leave as rows arrive."""
+        """No rows follow: a cell that holds all of them knows that nothing is left out."""
+        self._ended = True
 
     def results(self) -> Iterator[pa.RecordBatch]:
         """Join the pushed rows with the held ones, and with each other in the order of arrival."""
         started = time.perf_counter_ns()
         call = self.call()
         if call.order.size:
-            complete = False
-            while not complete:
-                complete = call.run()
-                if call.out.counts[0]:
-                    batch = call.chunk()
-                    self.counters["kernel_us"] += (time.perf_counter_ns() - started) // 1000
-                    yield batch
-                    started = time.perf_counter_ns()
+            for batch in self._batches(call):
+                self.counters["kernel_us"] += (time.perf_counter_ns() - started) // 1000
+                yield batch
+                started = time.perf_counter_ns()
             self._finish(call)
         self._count(call)
         self.counters["kernel_us"] += (time.perf_counter_ns() - started) // 1000
+
+    def _batches(self, call: Call) -> Iterator[pa.RecordBatch]:
+        """The results of a call, or a sample of them where there may not be more."""
+        sample = None if self.spec.results is None else self._sample(call.cell)
+        complete = False
+        while not complete:
+            complete = call.run()
+            if not call.out.counts[0]:
+                continue
+            found = Found.of(call.out)
+            if sample is None:
+                self.counters["results"] += found.count
+                yield call.batch(found, 0, 0)
+            else:
+                sample.add(found)
+        if sample is not None:
+            returned = min(sample.found, sample.limit)
+            self.counters["results"] += returned
+            for found in sample.results(CHUNK):
+                yield call.batch(found, sample.found, returned)
+
+    def _sample(self, cell: int) -> ResultSample:
+        assert self.spec.results is not None
+        limit = equal_part(self.spec.results, cell, self.spec.cells) if self._share is None else self._share
+        return ResultSample(limit, self._state.seed, cell, self.spec.sides, self._state.arrivals)
 
     def changes(self) -> Changes:
         """Segments to store and names to forget."""
@@ -123,7 +151,8 @@ class ApproxKernel:
 
     def call(self) -> Call:
         """The compiled call that joins what was pushed."""
-        return Call(self.spec, self._state, [self._input_rows(side) for side in range(self.spec.sides)], self._budget)
+        inputs = [self._input_rows(side) for side in range(self.spec.sides)]
+        return Call(self.spec, self._state, inputs, self._budget, last=self._ended)
 
     def _input_rows(self, side: int) -> InputRows:
         parts = [rows for rows in self._stored[side].values() if rows.num_rows]
@@ -136,7 +165,7 @@ class ApproxKernel:
             numbers = pa.array(np.arange(count, count + new.num_rows))
             names = [*new.schema.names[:-1], "number"]
             parts.append(pa.RecordBatch.from_arrays([*new.columns[:-1], numbers], names=names))
-        return InputRows(concat(parts) if parts else None, held, arrivals)
+        return InputRows(concat(parts) if parts else None, held, arrivals, int(self._numbers[side]))
 
     def _finish(self, call: Call) -> None:
         """Keep what the compiled loops left behind, and find out what has to be stored."""
@@ -202,7 +231,7 @@ class ApproxKernel:
         self.counters["peak_rows"] = int(self._state.peak[0])
         self.counters["oversized"] = call.oversized
         self.counters["comparisons"] = call.comparisons
-        self.counters["candidates"] = self.counters["results"] = call.results
+        self.counters["candidates"] = call.results
         self.counters["estimated"] = call.estimated
 
 

@@ -30,9 +30,9 @@ from dovetail.columns.layout import (
 from dovetail.columns.segments import binary_column, blocks, pack
 from dovetail.columns.spark_hash import placed
 from dovetail.columns.structs import Nested
-from dovetail.families.approx.router import budgets, cells_of, rows_by_cell
-from dovetail.families.approx.spec import FACTS, ApproxSpec, fact_column
-from dovetail.families.approx.stream import BUDGET, METRICS, ApproxKernel
+from dovetail.families.approx.router import cells_of, memory_shares, result_shares, rows_by_cell
+from dovetail.families.approx.spec import FACTS, RETURNED, ApproxSpec, fact_column
+from dovetail.families.approx.stream import BUDGET, METRICS, SHARE, ApproxKernel
 from dovetail.plan.approx import RESERVED, ApproxPlan
 from dovetail.spark.frames import Side, conjunction, filtered_sides, identity
 from dovetail.spark.keys import hash_column, key_columns, payload_source
@@ -62,13 +62,13 @@ class PackArrivals:
         for block in blocks(batches):
             if arrival is None:
                 arrival = block.column(PARTITION)[0].as_py() << 33
-                shares = self._budgets(block.column(ROUTING)[0].as_py()) if self.counted else None
+                shares = self._shares(block.column(ROUTING)[0].as_py()) if self.counted else None
             block = block.drop_columns([PARTITION, ROUTING] if self.counted else [PARTITION])
             hashes = order_codes(block.column(block.num_columns - 1), "int")
             block = block.append_column(ROW_ARRIVAL, pa.array(np.arange(arrival, arrival + block.num_rows)))
             segments = list(rows_by_cell(block, cells_of(hashes, self.spec.cells), self.spec.cells))
             if shares is not None:
-                segments = [(c, rows.replace_schema_metadata({BUDGET: str(shares[c])})) for c, rows in segments]
+                segments = [(c, rows.replace_schema_metadata(shares[c])) for c, rows in segments]
             yield pa.RecordBatch.from_arrays(
                 [
                     pa.array([self.numbers[cell] for cell, _ in segments], pa.int32()),
@@ -80,13 +80,15 @@ class PackArrivals:
             )
             arrival += block.num_rows
 
-    def _budgets(self, counts: list[dict[str, int]]) -> list[int]:
+    def _shares(self, counts: list[dict[str, int]]) -> list[dict[bytes, bytes]]:
+        """For each cell its share of the memory and of the results."""
         rows = np.zeros(self.spec.cells, dtype=np.int64)
         for entry in counts:
             rows[entry["cell"]] = entry["n"]
-        assert self.spec.memory is not None
-        least = self.spec.sides if self.spec.memory.unit == "rows" else 0
-        return [int(share) for share in budgets(self.spec.memory.amount, rows, least)]
+        shares = {BUDGET: memory_shares(self.spec, rows)}
+        if self.spec.results is not None:
+            shares[SHARE] = result_shares(self.spec, rows)
+        return [{name: b"%d" % parts[cell] for name, parts in shares.items()} for cell in range(self.spec.cells)]
 
 
 def approx_frame(frames: Mapping[str, DataFrame], plan: ApproxPlan) -> DataFrame:
@@ -160,4 +162,5 @@ def _sampling(spec: ApproxSpec) -> Nested:
             for side, alias in enumerate(spec.aliases)
         ]
         fields += [(STRATUM, STRATUM), (JOIN_VALUE, JOIN_VALUE), ("rows", Nested("rows", tuple(rows)))]
+        fields += [(name, name) for name in RETURNED if spec.results is not None]
     return Nested(RESERVED, tuple(fields))

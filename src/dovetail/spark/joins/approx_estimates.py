@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,15 +16,16 @@ from pyspark.sql import types as T
 from dovetail.columns.layout import JOIN_VALUE, MOMENT, SAMPLE_CELL, STRATUM, WEIGHT, columns_of
 from dovetail.conditions.names import quoted
 from dovetail.errors import ArgumentError, PredicateError
-from dovetail.families.approx.estimate import ROUNDING, Sampled, moments
-from dovetail.families.approx.spec import FACTS, fact_column
+from dovetail.families.approx.estimate import Sampled
+from dovetail.families.approx.intervals import SUMS, Figures, cell_sums, figures
+from dovetail.families.approx.spec import FACTS, RETURNED, fact_column
 from dovetail.plan.approx import RESERVED
 from dovetail.plan.estimates import EstimatesPlan, Measure
+from dovetail.spark.routing import arrow_function
 
 _GROUP, _TOTAL, _COUNT = "b", "v", "n"
 """Prefixes of the flat columns: groups, and for each measure its value and whether there is one."""
-_SUMS = ("total", "number", "tt", "tn", "nn")
-"""What a cell finds out for a measure: the total of the values, the number of rows, and their covariances."""
+_FIGURE = T.StructType([T.StructField(name, T.DoubleType()) for name in ("estimate", "error", "low", "high")])
 
 
 def estimates_frame(frame: DataFrame, plan: EstimatesPlan) -> DataFrame:
@@ -34,10 +36,13 @@ def estimates_frame(frame: DataFrame, plan: EstimatesPlan) -> DataFrame:
     keys = columns_of(_GROUP, len(plan.groups))
     per_cell = _per_cell(flat, keys, len(plan.measures), len(aliases))
     sums = [F.coalesce(F.sum(name), F.lit(0.0)).alias(name) for name in _sum_names(len(plan.measures))]
-    rows = F.coalesce(F.sum("rows"), F.lit(0)).alias("rows")
-    total = per_cell.groupBy(*keys).agg(*sums, rows) if keys else per_cell.agg(*sums, rows)
-    columns = [F.col(key).alias(name) for key, name in zip(keys, names, strict=True)]
-    return total.select(*columns, *[_figure(measure, at, plan.reach) for at, measure in enumerate(plan.measures)])
+    total = per_cell.groupBy(*keys).agg(*sums) if keys else per_cell.agg(*sums)
+    values = columns_of(_TOTAL, len(plan.measures))
+    schema = T.StructType([*[flat.schema[key] for key in keys], *[T.StructField(name, _FIGURE) for name in values]])
+    stage = FigureStage(tuple(keys), plan.measures, plan.confidence)
+    found = total.mapInArrow(arrow_function(stage), schema)
+    outer = [*names, *[measure.name for measure in plan.measures]]
+    return found.select(*[F.col(inner).alias(name) for inner, name in zip([*keys, *values], outer, strict=True)])
 
 
 def _aliases(frame: DataFrame) -> list[str]:
@@ -45,6 +50,12 @@ def _aliases(frame: DataFrame) -> list[str]:
     fields = {field.name: field.dataType for field in frame.schema.fields}
     kind = fields.get(RESERVED)
     rows = kind["rows"].dataType if isinstance(kind, T.StructType) and "rows" in kind.names else None
+    if isinstance(rows, T.StructType) and set(FACTS) - set(rows.fields[0].dataType.fieldNames()):  # type: ignore[attr-defined]
+        raise ArgumentError(
+            "results that an older version of Dovetail stored",
+            accepted="results of this version: they say how many rows had arrived, which the intervals need",
+            hint="totals need no intervals: sum the weights, sum(sampling.weight * value)",
+        )
     if not isinstance(rows, T.StructType):
         raise ArgumentError(
             f"a frame whose results carry no weights; its columns are {', '.join(fields)}",
@@ -98,6 +109,8 @@ def _flat(frame: DataFrame, plan: EstimatesPlan, aliases: Sequence[str]) -> Data
     columns += [F.col(f"{RESERVED}.{name}") for name in (SAMPLE_CELL, MOMENT, WEIGHT, STRATUM, JOIN_VALUE)]
     for side, alias in enumerate(aliases):
         columns += [F.col(f"{RESERVED}.rows.{quoted(alias)}.{fact}").alias(fact_column(fact, side)) for fact in FACTS]
+    bounded = set(RETURNED) <= set(frame.schema[RESERVED].dataType.fieldNames())  # type: ignore[attr-defined]
+    columns += [F.col(f"{RESERVED}.{name}") for name in RETURNED if bounded]
     try:
         flat = frame.select(*columns)
         flat.columns  # noqa: B018 - analysed here, so that a mistake shows here
@@ -107,52 +120,50 @@ def _flat(frame: DataFrame, plan: EstimatesPlan, aliases: Sequence[str]) -> Data
 
 
 def _sum_names(measures: int) -> list[str]:
-    return [f"{name}{at}" for at in range(measures) for name in _SUMS]
+    return [f"{name}{at}" for at in range(measures) for name in SUMS]
 
 
 def _per_cell(flat: DataFrame, keys: list[str], measures: int, sides: int) -> DataFrame:
     """Totals and covariances of every group in every cell; cells are independent, so both add up."""
     names = _sum_names(measures)
-    schema = T.StructType(
-        [flat.schema[key] for key in keys]
-        + [T.StructField(name, T.DoubleType()) for name in names]
-        + [T.StructField("rows", T.LongType())]
-    )
+    schema = T.StructType([flat.schema[key] for key in keys] + [T.StructField(name, T.DoubleType()) for name in names])
 
     def run(table: pa.Table) -> pa.Table:
         sampled = Sampled.of(table, sides)
         values = np.stack(
             [table.column(f"{prefix}{at}").to_numpy() for at in range(measures) for prefix in (_TOTAL, _COUNT)]
         )
-        totals, covariances = moments(values, sampled)
         out: dict[str, Any] = {key: table.column(key).slice(0, 1) for key in keys}
-        for at in range(measures):
-            v, n = 2 * at, 2 * at + 1
-            numbers = (totals[v], totals[n], covariances[v, v], covariances[v, n], covariances[n, n])
-            out.update({f"{name}{at}": [float(number)] for name, number in zip(_SUMS, numbers, strict=True)})
-        return pa.table({**out, "rows": [table.num_rows]})
+        for at, sums in enumerate(cell_sums(values, sampled)):
+            out.update({f"{name}{at}": [number] for name, number in sums.items()})
+        return pa.table(out)
 
     run.__annotations__ = {"table": pa.Table, "return": pa.Table}
     return flat.groupBy(*keys, SAMPLE_CELL).applyInArrow(run, schema)
 
 
-def _figure(measure: Measure, at: int, reach: float) -> Column:
-    """Estimate, standard error and interval of one measure from its sums."""
-    total, number, tt, tn, nn = (F.col(f"{name}{at}") for name in _SUMS)
-    if measure.kind == "avg":
-        estimate = total / F.nullif(number, F.lit(0.0))
-        variance = (tt - 2 * estimate * tn + estimate * estimate * nn) / (number * number)
-    else:
-        estimate, variance = total, tt
-    error = F.sqrt(F.greatest(variance, F.lit(0.0)))
-    far = reach * error + ROUNDING * F.abs(estimate)
-    low = estimate - far
-    if measure.sql == "*":
-        # The complete join has at least the rows of the sample.
-        low = F.greatest(low, F.col("rows").cast("double"))
-    return F.struct(
-        estimate.alias("estimate"), error.alias("error"), low.alias("low"), (estimate + far).alias("high")
-    ).alias(measure.name)
+@dataclass(frozen=True)
+class FigureStage:
+    """Sums in, one row for each group; the groups and a struct for each measure out."""
+
+    keys: tuple[str, ...]
+    measures: tuple[Measure, ...]
+    confidence: float
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once a task."""
+        for batch in batches:
+            columns = [batch.column(key) for key in self.keys]
+            for at, measure in enumerate(self.measures):
+                sums = {name: batch.column(f"{name}{at}").to_numpy() for name in SUMS}
+                columns.append(_struct(figures(measure.kind, sums, self.confidence, rows=measure.sql == "*")))
+            names = [*self.keys, *columns_of(_TOTAL, len(self.measures))]
+            yield pa.RecordBatch.from_arrays(columns, names=names)
+
+
+def _struct(found: Figures) -> pa.StructArray:
+    parts = (found.estimate, found.error, found.low, found.high)
+    return pa.StructArray.from_arrays([pa.array(part, from_pandas=True) for part in parts], names=list(_FIGURE.names))
 
 
 def quality_frame(frame: DataFrame, complete: DataFrame | None, on: str, over: str | None) -> DataFrame:
@@ -169,33 +180,35 @@ def quality_frame(frame: DataFrame, complete: DataFrame | None, on: str, over: s
         expected = complete.groupBy(F.expr(on).alias("v")).agg(F.count(F.lit(1)).cast("double").alias("c"))
     moment = F.lit(0) if over is None else F.expr(over)
     counts = frame.groupBy(moment.alias("moment"), F.expr(on).alias("v")).agg(F.count(F.lit(1)).alias("n"))
-    instants = counts.select(F.col("moment").alias("m")).distinct()
+    # Without moments there is one answer, even if there is no result.
+    instants = counts.select(F.col("moment").alias("m")).distinct() if over else counts.agg(F.lit(0).alias("m"))
     # All results up to a moment: the counts of every earlier one, added up.
     upto = counts.join(instants, F.col("moment") <= F.col("m")).groupBy("m", "v").agg(F.sum("n").alias("n"))
-    everything = instants.crossJoin(expected.withColumnRenamed("v", "w"))
+    everything = instants.join(expected.withColumnRenamed("v", "w"), F.lit(True), "left")
     both = everything.alias("e").join(
         upto.alias("u"), (F.col("e.m") == F.col("u.m")) & F.col("e.w").eqNullSafe(F.col("u.v")), "left"
     )
     counted = both.select(
         F.col("e.m").alias("moment"), F.col("c"), F.coalesce(F.col("n"), F.lit(0)).cast("double").alias("n")
     )
-    sizes = counted.groupBy("moment").agg(F.sum("n").alias("results"), F.sum("c").alias("complete"))
+    complete_rows = F.coalesce(F.sum("c"), F.lit(0.0))
+    sizes = counted.groupBy("moment").agg(F.sum("n").alias("results"), complete_rows.alias("complete"))
     shares = counted.join(sizes, "moment").select(
         "moment",
         "results",
         "complete",
-        (F.col("c") / F.col("complete")).alias("p"),
-        (F.col("n") / F.col("results")).alias("q"),
+        (F.col("c") / F.nullif("complete", F.lit(0.0))).alias("p"),
+        (F.col("n") / F.nullif("results", F.lit(0.0))).alias("q"),
     )
     p, q = F.col("p"), F.col("q")
 
     def half(x: Column) -> Column:
-        return F.when(x > 0, x * F.log(2 * x / (p + q))).otherwise(F.lit(0.0))
+        return F.when(x > 0, x * F.log(2 * x / (p + q))).when(x == 0, F.lit(0.0))
 
     measured = shares.groupBy("moment").agg(
         F.first("results").cast("long").alias("results"),
         F.first("complete").alias("complete"),
-        (F.first("results") / F.first("complete")).alias("share"),
+        (F.first("results") / F.nullif(F.first("complete"), F.lit(0.0))).alias("share"),
         F.sum((p - q) * (p - q)).alias("mse"),
         (F.sum(half(p) + half(q)) / 2).alias("js"),
     )
