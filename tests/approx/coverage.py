@@ -7,6 +7,7 @@ figures that they give.  Inputs differ in everything that must not matter, the o
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -102,7 +103,7 @@ def tables(setting: Setting, data: tuple[Input, ...], seed: int) -> list[pa.Tabl
     for cell in range(spec.cells):
         state: dict[str, pa.RecordBatch] = {}
         batches: list[pa.RecordBatch] = []
-        for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
+        for begin, end in pairwise(cuts):
             kernel = ApproxKernel(spec)
             kernel.restore(state, None)
             for side, one in enumerate(data):

@@ -96,7 +96,7 @@ def test_a_sample_of_results_does_not_depend_on_chunks(sizes, limit, call):
     def found(begin: int, count: int) -> Found:
         numbers = np.arange(begin, begin + count)
         empty = np.empty((2, 0), dtype=np.int64)
-        return Found(np.stack([numbers] * 2), np.ones(count), numbers, np.empty(0, dtype=np.int64), empty, empty, empty)
+        return Found(np.stack([numbers] * 2), np.ones(count), numbers, empty[0], empty[0], empty, empty, empty)
 
     total = sum(sizes)
     one, many = (ResultSample(limit, 7, 0, 2, call) for _ in range(2))
@@ -118,7 +118,7 @@ def test_every_result_is_returned_with_the_same_chance():
     numbers = np.arange(total)
     for seed in range(seeds):
         one = ResultSample(limit, seed, 3, 2, 0)
-        one.add(Found(np.stack([numbers] * 2), np.ones(total), numbers, empty[0], empty, empty, empty))
+        one.add(Found(np.stack([numbers] * 2), np.ones(total), numbers, empty[0], empty[0], empty, empty, empty))
         counts[next(one.results(100)).arrival] += 1
     chance = limit / total
     statistic = ((counts - seeds * chance) ** 2).sum() / (seeds * chance * (1 - chance)) * (total - 1) / total

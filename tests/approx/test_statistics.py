@@ -43,7 +43,7 @@ def held(spec, segments) -> tuple[list[np.ndarray], np.ndarray]:
     stored = kernel.changes().stored
     live = stored["live"]
     side, number = live.column("side").to_numpy(), live.column("number").to_numpy()
-    return [number[side == at] for at in range(spec.sides)], stored["strata"].column(0).to_numpy()
+    return [number[side == at] for at in range(spec.sides)], np.abs(stored["strata"].column(0).to_numpy())
 
 
 def test_raj_holds_every_row_with_the_same_chance():

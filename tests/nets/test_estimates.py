@@ -1,11 +1,13 @@
 """Intervals hold the truth as often as they say, for every order of arrival, or say that they cannot.
 
-Simulated without Spark over many seeds, through the kernels and the arithmetic that the public call uses; and in a small
-version through the public call itself.  The truth comes from the frequencies of the join values.  All seeds are fixed,
-so a result is the same on every run.
+Simulated without Spark over many seeds, through the kernels and the arithmetic that the public call uses; and in a
+small version through the public call itself.  The truth comes from the frequencies of the join values.  All seeds are
+fixed, so a result is the same on every run.
 """
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
@@ -75,7 +77,7 @@ def streamed(spark, setting: Setting, place):
     cuts = np.linspace(0, max(int(one.arrival.max()) for one in data) + 1, setting.calls + 1).astype(int)
     frames = {}
     for alias, one in zip("RS", data, strict=True):
-        for begin, end in zip(cuts[:-1], cuts[1:], strict=True):
+        for begin, end in pairwise(cuts):
             which = np.flatnonzero((one.arrival >= begin) & (one.arrival < end))
             put(place / alias, pa.table({"k": one.keys[which], "x": one.x[which]}))
         frames[alias] = source(spark, place / alias, "k long, x double")

@@ -62,8 +62,9 @@ VALUE = "e"
 """Prefix of the values that Spark computes for candidate pairs."""
 GROUP, LEFT_ROW, RIGHT_ROW, OWNED = "g", "i", "j", "o"
 """Of a candidate pair: the group it competes in, its two rows, and whether it leaves from this cell."""
-WEIGHT, SAMPLE_CELL, MOMENT, STRATUM, JOIN_VALUE = "weight", "cell", "at", "stratum", "value"
-"""How a result was sampled: what it stands for, where and when, its stratum, and the hash of its join value."""
+WEIGHT, SAMPLE_CELL, MOMENT, STRATUM, MIXED, JOIN_VALUE = "weight", "cell", "at", "stratum", "mixed", "value"
+"""How a result was sampled: what it stands for, where and when, its stratum, whether rows of that differ in what they
+match, and the hash of its join value."""
 
 SLICE = "slice"
 """The number of a row's slice, behind all other columns, where a window join has a grid."""

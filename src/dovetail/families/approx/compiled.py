@@ -1,4 +1,4 @@
-"""What all policies share, compiled: random numbers, chains of held rows, the probe, and the division of memory.
+"""What all policies share, compiled: random numbers, chains of held rows, heaps, and the probe.
 
 Rows of all inputs that take part in a call share one numbering: the rows held so far and the new ones.  Nothing moves
 when a row enters or leaves memory; it is linked into the chain of its join value, or unlinked.
@@ -61,35 +61,19 @@ class Chains(NamedTuple):
     """Held rows by input and join value."""
 
 
-class Memory(NamedTuple):
-    """Memory and what is known of each input.
-
-    ``limit`` and ``saturated`` (whether all inputs are) have one entry; ``peak`` is the most that was ever held: [rows,
-    in the limit's unit].  The others have one entry per input: rows that asked for a slot, rows that have one, the cost
-    of the most expensive row so far, the slots that the input may fill, rows too large for any slot.
-    """
-
-    limit: Index
-    saturated: Index
-    seen: Index
-    held: Index
-    row_cost: Index
-    slots: Index
-    peak: Index
-    oversized: Index
-
-
 class Strata(NamedTuple):
     """Rows of each input and stratum: how many arrived, how many are held, and the two held ones with the least draws.
 
-    ``arrived`` counts the rows of each input.  ``lost`` has one entry: 1 once the held rows no longer represent all
-    that arrived, because a row was too large to be held or a stratum lost its last one.
+    ``mixed`` is 1 where rows of a stratum differ in what they match, because they have more than one join value or are
+    compared in other ways, too.  ``arrived`` counts the rows of each input.  ``lost`` has one entry: 1 once the held
+    rows no longer represent all that arrived, because a row was too large to be held or a stratum lost its last one.
     """
 
     seen: Grid
     kept: Grid
     least: Grid
     second: Grid
+    mixed: Grid
     arrived: Index
     lost: Index
 
@@ -98,7 +82,8 @@ class Results(NamedTuple):
     """A chunk of results, with a line for each input: its row, and how that came to be held (empty if not asked for).
 
     ``weight`` says how many results of the complete join each stands for, ``arrival`` which arrival produced it,
-    ``stratum`` its stratum, or `UNREPRESENTED`; ``counts`` is [results, comparisons].
+    ``stratum`` its stratum, or `UNREPRESENTED`, and ``mixed`` whether one of its held rows is from a mixed one;
+    ``counts`` is [results, comparisons].
     """
 
     rows: Grid
@@ -106,6 +91,7 @@ class Results(NamedTuple):
     kept: Grid
     arrived: Grid
     stratum: Index
+    mixed: Index
     weight: npt.NDArray[np.float64]
     arrival: Index
     counts: Index
@@ -235,10 +221,13 @@ def _all_hold(a: int, b: int, rows: Rows, axes: Axes) -> bool:  # pragma: no cov
 @njit(_nrt=False, forceinline=True)
 def _record_sampling(at: int, s: int, h: int, strata: Strata, out: Results) -> None:  # pragma: no cover - compiled
     """Record how each row of a result came to be held; `s` is the input of the new one."""
+    out.mixed[at] = 0
     for t in range(strata.arrived.size):
         out.seen[t, at] = 1 if t == s else strata.seen[t, h]
         out.kept[t, at] = 1 if t == s else strata.kept[t, h]
         out.arrived[t, at] = strata.arrived[t]
+        if t != s and strata.mixed[t, h] == 1:
+            out.mixed[at] = 1
     out.stratum[at] = h if strata.lost[0] == 0 else UNREPRESENTED
 
 
@@ -328,70 +317,3 @@ def probe(
         cursor[1 + depth] = chains.after[other]
     cursor[0] = NOT_STARTED
     return True
-
-
-# --------------------------------------------------------------------------------------------------------------
-# The division of memory between the inputs.
-# --------------------------------------------------------------------------------------------------------------
-
-
-@njit(_nrt=False)
-def divide_memory(memory: Memory) -> None:  # pragma: no cover - compiled
-    """Divide memory between the inputs: one that needs less than an equal part leaves the rest to the others.
-
-    The paper gives every input a fixed part, which wastes what a small input does not need.  Here the size of an equal
-    part falls as inputs grow, and never rises, so an input only ever has to give up slots: a random sample remains one
-    when it loses its rows with the largest draws, but it could not get back what it has dropped.
-    """
-    sides = memory.seen.size
-    part = memory.limit[0] // sides
-    for _ in range(sides):
-        done = 0
-        rest = memory.limit[0]
-        for s in range(sides):
-            need = memory.seen[s] * memory.row_cost[s]
-            if need <= part:
-                rest -= need
-                done += 1
-        if done == sides:
-            part = memory.limit[0]
-            break
-        larger = rest // (sides - done)
-        if larger <= part:
-            break
-        part = larger
-    saturated = 1
-    for s in range(sides):
-        if memory.row_cost[s] == 0 or memory.seen[s] * memory.row_cost[s] <= part:
-            saturated = 0
-        if memory.row_cost[s] > 0:
-            memory.slots[s] = part // memory.row_cost[s]
-    memory.saturated[0] = saturated
-
-
-@njit(_nrt=False, forceinline=True)
-def count_arrival(row: int, rows: Rows, memory: Memory) -> bool:  # pragma: no cover - compiled
-    """Count a row that asks for a slot.  False if it is larger than an equal part of the memory."""
-    s = rows.side[row]
-    cost = rows.cost[row]
-    if cost > memory.limit[0] // memory.seen.size:
-        memory.oversized[s] += 1
-        return False
-    memory.seen[s] += 1
-    if cost > memory.row_cost[s]:
-        memory.row_cost[s] = cost
-        divide_memory(memory)
-    elif memory.saturated[0] == 0:
-        divide_memory(memory)
-    return True
-
-
-@njit(_nrt=False, forceinline=True)
-def record_peak(memory: Memory) -> None:  # pragma: no cover - compiled
-    """Record how much is held, if it is more than ever before."""
-    count, cost = 0, 0
-    for s in range(memory.held.size):
-        count += memory.held[s]
-        cost += memory.held[s] * memory.row_cost[s]
-    memory.peak[0] = max(memory.peak[0], count)
-    memory.peak[1] = max(memory.peak[1], cost)

@@ -23,7 +23,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.columns.layout import JOIN_VALUE, MOMENT, STRATUM, WEIGHT
+from dovetail.columns.layout import MIXED, MOMENT, STRATUM, WEIGHT
 from dovetail.families.approx.covariances import Floats, Held, Index, Moments, of_one, of_two
 from dovetail.families.approx.spec import ALL_HELD, FACTS, RETURNED, UNREPRESENTED, fact_column
 
@@ -35,7 +35,7 @@ class Sampled:
     at: Index
     weight: Floats
     stratum: Index
-    value: Index
+    mixed: npt.NDArray[np.bool_]
     number: Index
     seen: Index
     kept: Index
@@ -58,7 +58,8 @@ class Sampled:
         facts = [np.stack([column(fact_column(fact, side)) for side in range(sides)], axis=1) for fact in FACTS]
         every = RETURNED[0] not in table.schema.names
         output = [np.ones(weight.size, dtype=np.int64) if every else column(name) for name in RETURNED]
-        return cls(column(MOMENT), weight, column(STRATUM), column(JOIN_VALUE), *facts, *output)
+        mixed = np.asarray(table.column(MIXED).to_numpy(), dtype=np.bool_)
+        return cls(column(MOMENT), weight, column(STRATUM), mixed, *facts, *output)
 
     @property
     def certain(self) -> npt.NDArray[np.bool_]:
@@ -86,7 +87,7 @@ def moments(values: Floats, sampled: Sampled) -> tuple[Floats, Floats]:
     Two held rows of six stand for all six; they contribute 10 and 20:
 
     >>> two, ones = np.zeros(2, dtype=np.int64), np.ones(2, dtype=np.int64)
-    >>> sampled = Sampled(at=two, weight=np.full(2, 3.0), stratum=two, value=two, number=np.array([[0, 5], [3, 5]]),
+    >>> sampled = Sampled(at=two, weight=np.full(2, 3.0), stratum=two, mixed=two > 0, number=np.array([[0, 5], [3, 5]]),
     ...                   seen=np.array([[6, 1]] * 2), kept=np.array([[2, 1]] * 2), arrived=np.array([[6, 5]] * 2),
     ...                   call=two, found=ones, returned=ones)
     >>> totals, covariances = moments(np.array([[10.0, 20.0]]), sampled)

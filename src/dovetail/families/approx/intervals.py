@@ -29,6 +29,8 @@ ROUNDING = 1e-12
 """Even an exact figure is a sum of floats: no interval is narrower than this fraction of it."""
 CANCELLED = 1e-14
 """A variance below this fraction of the squared total is what rounding left of a difference."""
+ALIKE = 1e-9
+"""Deviations below this fraction of the total are none."""
 FEWEST_RESULTS = 10
 FEWEST_DEGREES = 3.0
 """An interval needs at least so many results that stand for others, and so many degrees of freedom."""
@@ -113,7 +115,13 @@ def _of_side(weighted: Floats, sampled: Sampled, rows: Index, side: int) -> tupl
     absent = np.maximum(average - rows_of, 0.0)
     left = np.stack([np.bincount(of_row, line, minlength=strata.size) for line in held])
     others = np.where(absent > 0, -left / np.maximum(absent, 1.0), 0.0)
-    return np.concatenate([held, others], axis=1), np.concatenate([np.ones(row.size), absent])
+    # The rows that were held look alike in a stratum whose rows do not: another one would have made a difference.
+    sums = np.stack([np.bincount(of_row, line, minlength=strata.size) for line in totals])
+    unseen = sums / np.maximum(average, rows_of)
+    mixed = np.bincount(of_row, sampled.mixed[rows[row]], minlength=strata.size) > 0
+    spread = np.stack([np.bincount(of_row, np.abs(line), minlength=strata.size) for line in held[1::2]]).max(axis=0)
+    alike = mixed & (spread <= ALIKE * np.abs(sums[1::2]).max(axis=0))
+    return np.concatenate([held, others, unseen], axis=1), np.concatenate([np.ones(row.size), absent, 1.0 * alike])
 
 
 def _first_moments(strata: Index, of_row: Index, number: Index, stratum: Index, arrived: Index) -> Index:

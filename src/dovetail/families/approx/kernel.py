@@ -15,15 +15,14 @@ from dovetail.families.approx.compiled import (
     NOT_STARTED,
     Chains,
     Index,
-    Memory,
     Results,
     Rows,
     Strata,
     buckets_of,
-    divide_memory,
     draws,
 )
 from dovetail.families.approx.encode import axes_of, join_values, row_bytes
+from dovetail.families.approx.memory import Memory, divide_memory
 from dovetail.families.approx.output import Found
 from dovetail.families.approx.priorities import DONE, FULL, Queues, flush, restore_queues, run_queues
 from dovetail.families.approx.reservoirs import restore_reservoirs, run_reservoirs
@@ -108,8 +107,9 @@ class Call:
         self._cursor = np.full(spec.sides, NOT_STARTED, dtype=np.int64)
         detailed = CHUNK if spec.weighted and spec.detail else 0
         seen, kept, arrived = (np.empty((spec.sides, detailed), dtype=np.int64) for _ in range(3))
+        stratum, mixed = (np.empty(detailed, dtype=np.int64) for _ in range(2))
         self.out = Results(
-            np.empty((spec.sides, CHUNK), dtype=np.int64), seen, kept, arrived, np.empty(detailed, dtype=np.int64),
+            np.empty((spec.sides, CHUNK), dtype=np.int64), seen, kept, arrived, stratum, mixed,
             np.empty(CHUNK, dtype=np.float64), np.empty(CHUNK, dtype=np.int64), np.zeros(2, dtype=np.int64),
         )  # fmt: skip
 
@@ -165,8 +165,8 @@ class Call:
         shape = (spec.sides, strata)
         self.strata = Strata(
             np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), np.full(shape, -1, dtype=np.int64),
-            np.full(shape, -1, dtype=np.int64), np.array([part.before for part in self.inputs]),
-            np.zeros(1, dtype=np.int64),
+            np.full(shape, -1, dtype=np.int64), np.full(shape, bool(spec.edges), dtype=np.int64),
+            np.array([part.before for part in self.inputs]), np.zeros(1, dtype=np.int64),
         )  # fmt: skip
         held = np.concatenate(
             [np.arange(begin, begin + part.held) for part, begin in zip(self.inputs, self.begin, strict=False)]
@@ -175,7 +175,9 @@ class Call:
             self._prepare_queues(hashes, held, numbers)
         else:
             if self._state.statistics is not None:
-                self.strata.seen[:] = self._state.statistics.reshape(self.strata.seen.shape)
+                stored = self._state.statistics.reshape(shape)
+                self.strata.seen[:] = np.abs(stored)
+                self.strata.mixed[stored > 0] = 1
             self.heap = np.empty(total, dtype=np.int64)
             self.sizes = np.zeros(spec.sides, dtype=np.int64)
             restore_reservoirs(
@@ -282,7 +284,11 @@ class Call:
 
     def _details(self, found: Found, positions: list[Index]) -> list[pa.Array[Any]]:
         stratum = np.full(found.count, ALL_HELD) if self.all_held else found.stratum
-        columns: list[pa.Array[Any]] = [pa.array(stratum.astype(np.int32)), pa.array(self.hashes[found.rows[0]])]
+        columns: list[pa.Array[Any]] = [
+            pa.array(stratum.astype(np.int32)),
+            pa.array(found.mixed == 1),
+            pa.array(self.hashes[found.rows[0]]),
+        ]
         for side, rows in enumerate(positions):
             table = self.inputs[side].table
             assert table is not None
@@ -303,4 +309,5 @@ class Call:
         """What the policy knows of strata or queues, to be stored."""
         if self.queues is not None:
             return np.concatenate([self.queues.arrived.ravel(), self.queues.results])
-        return self.strata.seen.ravel()
+        # Negative where a stratum has one join value: what was stored before that was known has no sign.
+        return np.where(self.strata.mixed == 1, self.strata.seen, -self.strata.seen).ravel()

@@ -22,6 +22,7 @@ class Found:
     weight: npt.NDArray[np.float64]
     arrival: Index
     stratum: Index
+    mixed: Index
     seen: Grid
     kept: Grid
     arrived: Grid
@@ -30,7 +31,7 @@ class Found:
     def of(cls, out: Results) -> Found:
         """A copy of what a run left behind."""
         count = int(out.counts[0])
-        parts = (out.rows, out.weight, out.arrival, out.stratum, out.seen, out.kept, out.arrived)
+        parts = (out.rows, out.weight, out.arrival, out.stratum, out.mixed, out.seen, out.kept, out.arrived)
         return cls(*[part[..., :count].copy() for part in parts])
 
     @property

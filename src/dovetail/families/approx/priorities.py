@@ -20,18 +20,16 @@ from dovetail.families.approx.compiled import (
     Chains,
     Grid,
     Index,
-    Memory,
     Results,
     Rows,
     Strata,
-    count_arrival,
     link,
     pop,
     probe,
-    record_peak,
     sift_up,
     unlink,
 )
+from dovetail.families.approx.memory import Memory, count_arrival, record_peak
 
 SHIFT = 17
 BUCKETS = (1 << SHIFT) - 1

@@ -26,18 +26,16 @@ from dovetail.families.approx.compiled import (
     Axes,
     Chains,
     Index,
-    Memory,
     Results,
     Rows,
     Strata,
-    count_arrival,
     link,
     pop,
     probe,
-    record_peak,
     sift_up,
     unlink,
 )
+from dovetail.families.approx.memory import Memory, count_arrival, record_peak
 
 NONE, ANY = -1, -2
 """In place of the row that leaves: no row does, or the one with the largest draw of all."""
@@ -169,6 +167,9 @@ def update_reservoir(
     strata.arrived[s] += 1
     # A row that is too large to be held has arrived all the same.
     strata.seen[s, h] += 1
+    least = strata.least[s, h]
+    if least >= 0 and rows.group[row] != rows.group[least]:
+        strata.mixed[s, h] = 1
     if not count_arrival(row, rows, memory):
         strata.lost[0] = 1
         return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from dovetail.columns.layout import JOIN_VALUE, MOMENT, SAMPLE_CELL, STRATUM, WEIGHT, columns_of, input_payload
+from dovetail.columns.layout import JOIN_VALUE, MIXED, MOMENT, SAMPLE_CELL, STRATUM, WEIGHT, columns_of, input_payload
 from dovetail.conditions.comparison import Key, Kind, Step
 from dovetail.conditions.limits import MEMORY, Limit
 from dovetail.errors import MOST_PARTITIONS, ArgumentError, choice, is_whole
@@ -155,7 +155,7 @@ class ApproxSpec:
         if self.detail or not self.weighted:
             names += [SAMPLE_CELL, MOMENT]
         if self.weighted and self.detail:
-            names += [STRATUM, JOIN_VALUE]
+            names += [STRATUM, MIXED, JOIN_VALUE]
             names += [fact_column(fact, side) for side in range(self.sides) for fact in FACTS]
             names += RETURNED if self.results is not None else ()
         return names

@@ -17,6 +17,7 @@ from dovetail.columns.layout import (
     JOIN_VALUE,
     KEY,
     KEY_HASH,
+    MIXED,
     MOMENT,
     PARTITION,
     ROUTING,
@@ -147,7 +148,8 @@ def _fields(sides: Mapping[str, Side], spec: ApproxSpec) -> list[T.StructField]:
         for number, (_, field) in enumerate(sides[alias].payload):
             nullable = field.nullable and number not in keys
             fields.append(T.StructField(f"{input_payload(at)}{number}", field.dataType, nullable))
-    kinds: dict[str, T.DataType] = {SAMPLE_CELL: T.IntegerType(), STRATUM: T.IntegerType(), WEIGHT: T.DoubleType()}
+    kinds: dict[str, T.DataType] = {SAMPLE_CELL: T.IntegerType(), STRATUM: T.IntegerType()}
+    kinds |= {WEIGHT: T.DoubleType(), MIXED: T.BooleanType()}
     names = spec.output_names()[len(fields) :]
     return fields + [T.StructField(name, kinds.get(name, T.LongType()), False) for name in names]
 
@@ -161,6 +163,6 @@ def _sampling(spec: ApproxSpec) -> Nested:
             (alias, Nested(alias, tuple((fact, fact_column(fact, side)) for fact in FACTS)))
             for side, alias in enumerate(spec.aliases)
         ]
-        fields += [(STRATUM, STRATUM), (JOIN_VALUE, JOIN_VALUE), ("rows", Nested("rows", tuple(rows)))]
+        fields += [(name, name) for name in (STRATUM, MIXED, JOIN_VALUE)] + [("rows", Nested("rows", tuple(rows)))]
         fields += [(name, name) for name in RETURNED if spec.results is not None]
     return Nested(RESERVED, tuple(fields))

@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dovetail.columns.layout import JOIN_VALUE, MOMENT, SAMPLE_CELL, STRATUM, WEIGHT, columns_of
+from dovetail.columns.layout import MIXED, MOMENT, SAMPLE_CELL, STRATUM, WEIGHT, columns_of
 from dovetail.conditions.names import quoted
 from dovetail.errors import ArgumentError, PredicateError
 from dovetail.families.approx.estimate import Sampled
@@ -106,7 +106,7 @@ def _flat(frame: DataFrame, plan: EstimatesPlan, aliases: Sequence[str]) -> Data
         count = F.when(value.isNotNull(), F.lit(1.0)).otherwise(F.lit(0.0))
         total = count if measure.kind == "count" else F.coalesce(value.cast("double"), F.lit(0.0))
         columns += [total.alias(f"{_TOTAL}{at}"), count.alias(f"{_COUNT}{at}")]
-    columns += [F.col(f"{RESERVED}.{name}") for name in (SAMPLE_CELL, MOMENT, WEIGHT, STRATUM, JOIN_VALUE)]
+    columns += [F.col(f"{RESERVED}.{name}") for name in (SAMPLE_CELL, MOMENT, WEIGHT, STRATUM, MIXED)]
     for side, alias in enumerate(aliases):
         columns += [F.col(f"{RESERVED}.rows.{quoted(alias)}.{fact}").alias(fact_column(fact, side)) for fact in FACTS]
     bounded = set(RETURNED) <= set(frame.schema[RESERVED].dataType.fieldNames())  # type: ignore[attr-defined]
