@@ -130,7 +130,7 @@ def sums(**given_) -> dict[str, np.ndarray]:
 
 
 def test_an_interval_needs_enough_results_and_rows():
-    usual = {"total": 100, "tt": 25, "rows": 40, "uncertain": 40, "s20": 25, "s40": 25, "held": 30}
+    usual = {"total": 100, "tt": 25, "rows": 40, "uncertain": 40, "s20": 25, "s40": 25}
     one = figures("count", sums(**usual), 0.95)
     assert one.low[0] < 100 < one.high[0]
     for change in ({"uncertain": 9}, {"unrepresented": 1}, {"s40": 300}):

@@ -14,8 +14,8 @@ from dovetail.conditions.comparison import KeyType
 from dovetail.conditions.limits import Limit, memory_limit
 from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError, PredicateError
-from dovetail.families.approx.encode import row_bytes
-from dovetail.families.approx.router import budgets, cells_of, rows_by_cell
+from dovetail.families.approx.encode import least_bytes, row_bytes
+from dovetail.families.approx.router import budgets, cells_of, memory_shares, result_shares, rows_by_cell
 from dovetail.families.approx.spec import Options, cell_count
 from dovetail.plan.approx import plan_approx
 from dovetail.plan.theta import Facts
@@ -55,7 +55,8 @@ def test_no_memory(wrong):
 @pytest.mark.parametrize(
     "wrong",
     [{"policy": "rajhash"}, {"allocation": "free"}, {"allocation": "variable"}, {"memory": None}, {"seed": 1.0},
-     {"seed": 1 << 64}, {"strata": 0}, {"partitions": True}, {"policy": "raj", "strata": 5}, {"balance": 1}],
+     {"seed": 1 << 64}, {"strata": 0}, {"partitions": True}, {"policy": "raj", "strata": 5}, {"balance": 1},
+     {"results": 0}, {"results": 1.5}, {"results": True}],
 )  # fmt: skip
 def test_no_options(wrong):
     with pytest.raises(ArgumentError):
@@ -149,6 +150,50 @@ def test_few_rows_make_few_cells():
     assert cell_count(Limit(300, "bytes"), 2, None) == 1
     assert cell_count(Limit(10), 2, 5) == 5
     assert cell_count(None, 2, None) == 16
+    assert cell_count(Limit(10**9), 2, None, results=500) == 7
+    assert cell_count(None, 2, None, results=3) == 1
+
+
+def test_memory_without_room_for_a_row_of_each_input_is_refused():
+    with pytest.raises(ArgumentError, match="memory='159 bytes' for 2 inputs in 1 partition") as caught:
+        planned("A.k = B.k", memory=Limit(159, "bytes"))
+    assert "at least 160 bytes" in str(caught.value)
+    assert planned("A.k = B.k", memory=Limit(160, "bytes")).spec.cells == 1
+    with pytest.raises(ArgumentError, match="in 3 partition"):
+        planned("A.k = B.k", memory=Limit(479, "bytes"), partitions=3)
+
+
+def test_few_results_for_many_cells_are_refused():
+    with pytest.raises(ArgumentError, match="results=9 in 5 partition"):
+        planned("A.k = B.k", results=9, partitions=5)
+    plan = planned("A.k = B.k", results=1000, partitions=5)
+    assert plan.spec.results == 1000
+    assert "at most 1,000 results in all" in plan.text()
+    assert "at most 1,000 results a micro-batch" in planned("A.k = B.k", streams="AB", results=1000).text()
+    assert "every result of the join" in planned("A.k = B.k", memory=None, policy="exact").text()
+    assert (
+        "all held combinations of the others, about 7,569 in its cell"
+        in planned("A.k = B.k AND B.k = C.k", "ABC", memory=Limit(525)).text()
+    )
+
+
+def test_a_cell_with_few_rows_gets_enough_bytes_to_hold_them():
+    spec = planned("A.k = B.k", memory=Limit(10**6, "bytes"), partitions=4).spec
+    counts = np.array([10**6, 3, 0, 50])
+    shares = memory_shares(spec, counts)
+    assert shares.sum() <= 10**6
+    assert shares[1:].tolist() == [3 << 14, 0, 10**6 // 8]
+    results = result_shares(planned("A.k = B.k", results=1000, partitions=4).spec, counts)
+    assert results.sum() <= 1000
+    assert (results[[1, 3]] == 2).all()
+
+
+@given(st.data())
+def test_no_row_takes_less_than_its_type_says(data):
+    kinds = [pa.int8(), pa.bool_(), pa.string(), pa.float64(), pa.list_(pa.int32()), pa.decimal128(12, 2), pa.date32()]
+    chosen = data.draw(st.lists(st.sampled_from(kinds), min_size=1, max_size=5))
+    empty = [pa.array([None], kind) for kind in chosen]
+    assert row_bytes(empty).tolist() == [least_bytes(chosen)]
 
 
 def test_bytes_of_rows_of_all_types():

@@ -17,20 +17,29 @@ from tests.spark.joins.streams import put, run, source
 
 import dovetail as dt
 
-LEVEL = (0.93, 0.97)
-"""How often an interval of 95 % may hold the truth."""
+LEVEL = (0.93, 0.98)
+"""How often an interval of 95 % may hold the truth, on an average of the measures."""
+LEAST = 0.915
+"""How often that of any measure must: 500 runs at 0.93 stay above, but for one time in ten."""
 
 
-def check(setting: Setting, seeds: int, level: tuple[float, float] = LEVEL) -> None:
-    """Every measure at its level; an interval without any width must be right, always."""
+def check(setting: Setting, seeds: int, level: tuple[float, float] = LEVEL, least: float = LEAST) -> None:
+    """Every measure at its level, or NULL; an interval without any width must be right, always."""
     found = coverage(setting, range(seeds))
+    shares = []
     for at, measure in enumerate(MEASURES):
         note = f"{measure}: {found.held[at]:.0f} of {found.told[at]:.0f} intervals in {seeds} runs"
-        assert found.told[at] > 0.95 * seeds, note
-        if found.exact[at] == found.told[at]:
-            assert found.held[at] == found.told[at], note
+        if found.exact[at]:
+            assert found.exact[at] == found.told[at] == found.held[at], note
+            continue
+        # A count may depend on a handful of rows, and then has no interval; a sum depends on many.
+        assert measure == "count" or found.told[at] > 0.95 * seeds, note
+        if found.told[at] > 0.5 * seeds:
+            assert found.share[at] >= least, note
+            shares.append(found.share[at])
         else:
-            assert level[0] <= found.share[at] <= level[1], note
+            assert found.held[at] >= 0.85 * found.told[at], note
+    assert level[0] <= np.mean(shares) <= level[1], (setting, shares)
 
 
 @pytest.mark.slow
@@ -38,7 +47,7 @@ def check(setting: Setting, seeds: int, level: tuple[float, float] = LEVEL) -> N
 @pytest.mark.parametrize("policy", ["raj", "raj_hash"])
 @pytest.mark.parametrize(("cells", "calls"), [(1, 1), (4, 1), (1, 5), (4, 5)])
 def test_intervals_hold_the_truth_as_often_as_they_say(order, policy, cells, calls):
-    check(Setting(order, policy, cells=cells, calls=calls), 500)
+    check(Setting(order, policy, rows=600, memory=240, values=50, cells=cells, calls=calls), 500)
 
 
 @pytest.mark.slow
@@ -46,15 +55,15 @@ def test_intervals_hold_the_truth_as_often_as_they_say(order, policy, cells, cal
 @pytest.mark.parametrize("policy", ["raj", "raj_hash", "exact"])
 @pytest.mark.parametrize("calls", [1, 5])
 def test_so_do_intervals_of_a_sample_of_the_results(order, policy, calls):
-    memory = None if policy == "exact" else 400
-    check(Setting(order, policy, memory=memory, calls=calls, results=600), 500)
+    memory = None if policy == "exact" else 240
+    check(Setting(order, policy, rows=600, memory=memory, values=50, calls=calls, results=600), 500)
 
 
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("policy", ["raj", "raj_hash"])
 def test_a_few_seeds_of_every_order(order, policy):
-    # 0.95 of 40 are 38; fewer than 33 of them have a chance of one in two thousand.
-    check(Setting(order, policy, rows=600, memory=240, values=30, cells=2), 40, (33 / 40, 1.0))
+    # 0.95 of 25 are 24; fewer than 20 of them have a chance of one in six thousand.
+    check(Setting(order, policy, rows=500, memory=200, values=40, cells=2), 25, (0.85, 1.0), 20 / 25)
 
 
 ASKED = {"count": "count(*)", "sum": "sum(R.x)", "avg": "avg(R.x)", "part": "count(CASE WHEN R.x > 25 THEN 1 END)"}

@@ -109,7 +109,7 @@ def _held_rows(weighted: Floats, sampled: Sampled, rows: Index) -> Floats:
     sides = sampled.number.shape[1]
     for size in range(1, sides):
         for shared in combinations(range(sides), size):
-            part = rows[uncertain[np.ix_(rows, shared)].all(axis=1)]
+            part = rows[uncertain[rows][:, list(shared)].all(axis=1)]
             if part.size:
                 covariances += (-1) ** (size + 1) * _of_inputs(weighted[:, part], sampled, part, shared)
     return covariances

@@ -18,19 +18,17 @@ from dovetail.families.approx.estimate import Sampled, changes, moments
 
 SUMS = (
     "total", "number", "tt", "tn", "nn",
-    "s20", "s11", "s02", "s40", "s31", "s22", "s13", "s04", "held",
+    "s20", "s11", "s02", "s40", "s31", "s22", "s13", "s04",
     "rows", "certain", "uncertain", "unrepresented",
 )  # fmt: skip
 """What a cell finds out for a measure, all of which add up over cells: the total of the values, the number of rows and
-their covariances; sums of powers of what held rows contribute to the two, and how many rows; how many results have a
-value, how many of them are certain, stand for others, or have rows beside them that nothing stands for."""
+their covariances; sums of powers of what held rows contribute to the two; how many results have a value, how many of
+them are certain, stand for others, or have rows beside them that nothing stands for."""
 
 ROUNDING = 1e-12
 """Even an exact figure is a sum of floats: no interval is narrower than this fraction of it."""
 CANCELLED = 1e-14
 """A variance below this fraction of the squared total is what rounding left of a difference."""
-ALIKE = 1e-9
-"""Deviations below this fraction of the total are none."""
 FEWEST_RESULTS = 10
 FEWEST_DEGREES = 3.0
 """An interval needs at least so many results that stand for others, and so many degrees of freedom."""
@@ -59,7 +57,6 @@ def cell_sums(values: Floats, sampled: Sampled) -> list[dict[str, float]]:
         has_value = values[n] != 0
         sums = [totals[v], totals[n], covariances[v, v], covariances[v, n], covariances[n, n]]
         sums += [(weights * deviations[v] ** i * deviations[n] ** j).sum() for i, j in _POWERS]
-        sums.append(weights.sum())
         flags = (np.ones(has_value.size, dtype=np.bool_), sampled.certain, sampled.uncertain, sampled.unrepresented)
         sums += [(has_value & flag).sum() for flag in flags]
         found.append({name: float(number) for name, number in zip(SUMS, sums, strict=True)})
@@ -75,10 +72,14 @@ def _contributions(weighted: Floats, sampled: Sampled) -> tuple[Floats, Floats]:
             part, weight = _of_side(weighted[:, rows], sampled, rows, side)
             parts.append(part)
             weights.append(weight)
-    thinned = sampled.returned < sampled.found
-    if thinned.any():
-        parts.append(weighted[:, thinned] * np.sqrt(1 - sampled.returned[thinned] / sampled.found[thinned]))
-        weights.append(np.ones(int(thinned.sum())))
+    for call in np.unique(sampled.call[sampled.returned < sampled.found]):
+        # The results of a call deviate from the mean of those that it returned, also from those that are not here.
+        rows = np.flatnonzero(sampled.call == call)
+        found, returned = sampled.found[rows[0]], sampled.returned[rows[0]]
+        scaled = weighted[:, rows] * np.sqrt(1 - returned / found)
+        mean = scaled.sum(axis=1, keepdims=True) / returned
+        parts += [scaled - mean, -mean]
+        weights += [np.ones(rows.size), np.array([returned - rows.size], dtype=np.float64)]
     return np.concatenate(parts, axis=1), np.concatenate(weights)
 
 
@@ -108,20 +109,21 @@ def _of_side(weighted: Floats, sampled: Sampled, rows: Index, side: int) -> tupl
     strata, of_row = np.unique(stratum[row], return_inverse=True)
     first = _first_moments(strata, of_row, number[row], stratum[moment], arrived[moment])
     held = totals - (running[:, last + 1] - running[:, first])
-    # What is left of the means belongs to rows without a result.
+    # What is left of the means belongs to rows without a result, and to the time after the last result of the others.
     _, of_moment = np.unique(stratum[moment], return_inverse=True)
     rows_of = np.bincount(of_row, minlength=strata.size)
     average = np.bincount(of_moment, kept[moment]) / np.bincount(of_moment)
     absent = np.maximum(average - rows_of, 0.0)
-    left = np.stack([np.bincount(of_row, line, minlength=strata.size) for line in held])
-    others = np.where(absent > 0, -left / np.maximum(absent, 1.0), 0.0)
-    # The rows that were held look alike in a stratum whose rows do not: another one would have made a difference.
-    sums = np.stack([np.bincount(of_row, line, minlength=strata.size) for line in totals])
-    unseen = sums / np.maximum(average, rows_of)
-    mixed = np.bincount(of_row, sampled.mixed[rows[row]], minlength=strata.size) > 0
-    spread = np.stack([np.bincount(of_row, np.abs(line), minlength=strata.size) for line in held[1::2]]).max(axis=0)
-    alike = mixed & (spread <= ALIKE * np.abs(sums[1::2]).max(axis=0))
-    return np.concatenate([held, others, unseen], axis=1), np.concatenate([np.ones(row.size), absent, 1.0 * alike])
+    others = -np.stack([np.bincount(of_row, line, minlength=strata.size) for line in held]) / (rows_of + absent)
+    held = held + others[:, of_row]
+    # Where the held rows of a stratum look alike though its rows do not, one more of them might change the picture.
+    unseen = np.stack([np.bincount(of_row, line, minlength=strata.size) for line in totals]) / (rows_of + absent)
+    spread = np.stack([np.bincount(of_row, line**2, minlength=strata.size) for line in held[1::2]])
+    mixed = np.bincount(np.searchsorted(strata, stratum), sampled.mixed[rows], minlength=strata.size) > 0
+    alike = mixed & (spread + absent * others[1::2] ** 2 < unseen[1::2] ** 2)
+    unseen = np.where(np.repeat(alike, 2, axis=0), unseen, 0.0)
+    weights = np.concatenate([np.ones(row.size), absent, np.ones(strata.size)])
+    return np.concatenate([held, others, unseen], axis=1), weights
 
 
 def _first_moments(strata: Index, of_row: Index, number: Index, stratum: Index, arrived: Index) -> Index:
@@ -145,26 +147,22 @@ def figures(
             + ratio**4 * sums["s04"]
         )  # fmt: skip
         variance = sums["tt"] - 2 * ratio * sums["tn"] + ratio**2 * sums["nn"]
-        variance = np.where(variance > CANCELLED * total**2, variance, 0.0)
-        if kind == "avg":
-            variance /= number**2
-        degrees = degrees_of_freedom(second, fourth, sums["held"])
+        variance = np.where(np.abs(variance) > CANCELLED * total**2, variance, 0.0)
+        second = np.where(second > CANCELLED * total**2, second, 0.0)
+        # What cancels out in the variance does not make it any surer.
+        degrees = np.where(second > 0, np.minimum(variance, second) ** 2 / fourth, np.inf)
         estimate = ratio if kind == "avg" else total
+        error = np.sqrt(variance) / number if kind == "avg" else np.sqrt(variance)
     known = (sums["rows"] > 0) & (sums["certain"] == sums["rows"])
-    enough = (sums["uncertain"] >= FEWEST_RESULTS) & (sums["unrepresented"] == 0) & (degrees >= FEWEST_DEGREES)
-    error = np.where(known, 0.0, np.where(enough, np.sqrt(variance), np.nan))
+    enough = (sums["uncertain"] >= FEWEST_RESULTS) & (sums["unrepresented"] == 0)
+    enough &= (variance >= 0) & (degrees >= FEWEST_DEGREES)
+    error = np.where(known, 0.0, np.where(enough, error, np.nan))
     reach = np.where(known, 0.0, student(confidence, degrees) * error) + ROUNDING * np.abs(estimate)
     low = estimate - reach
     if rows:
         # The complete join has at least the rows of the sample.
         low = np.where(low < sums["rows"], sums["rows"], low)
     return Figures(estimate, error, low, estimate + reach)
-
-
-def degrees_of_freedom(second: Floats, fourth: Floats, rows: Floats) -> Floats:
-    """The degrees of freedom of a variance, from the sums of squares and of fourth powers of its contributions."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.asarray(np.where(second > 0, second**2 / fourth, np.inf))
 
 
 def student(confidence: float, degrees: Floats) -> Floats:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +32,9 @@ class Found:
     def of(cls, out: Results) -> Found:
         """A copy of what a run left behind."""
         count = int(out.counts[0])
-        parts = (out.rows, out.weight, out.arrival, out.stratum, out.mixed, out.seen, out.kept, out.arrived)
+        parts: tuple[Any, ...] = (
+            out.rows, out.weight, out.arrival, out.stratum, out.mixed, out.seen, out.kept, out.arrived
+        )  # fmt: skip
         return cls(*[part[..., :count].copy() for part in parts])
 
     @property
