@@ -86,13 +86,12 @@ def window_call(draw: random.Random, tables: Sequence[Table], *, any_case: bool)
 
 MOMENTS = (("k", "i", "sh", "f", "d"), ("k", "i", "sh", "c"), ("k", "i", "sh", "l"), TIMES, ("iv",))
 POLICIES = [
-    (direction, how, keyed, exact, bounded, broadcast)
+    (direction, how, keyed, exact, bounded)
     for direction in ("backward", "forward", "nearest")
     for how in ("inner", "left")
     for keyed in (False, True)
     for exact in (True, False)
     for bounded in (False, True)
-    for broadcast in (False, True)
 ]
 """Every combination of options; seeds go through them in turn."""
 
@@ -116,7 +115,7 @@ def _distance(a: str, b: str, kinds: Sequence[str]) -> str:
 
 def asof_call(draw: random.Random, tables: Sequence[Table], policy: tuple[Any, ...]) -> Call:
     """An as-of join with one combination of options."""
-    direction, how, keyed, exact, bounded, broadcast = policy
+    direction, how, keyed, exact, bounded = policy
     names = draw.choice(ALIASES)[:2]
     chosen = {name: draw.choice(list(tables)) for name in names}
     frames = {name: table.frame for name, table in chosen.items()}
@@ -154,7 +153,7 @@ def asof_call(draw: random.Random, tables: Sequence[Table], policy: tuple[Any, .
     orders = {"backward": [F.expr(moment).desc()], "forward": [F.expr(moment).asc()]}
     orders["nearest"] = [F.expr(distance).asc(), F.expr(moment).asc()]
     options: dict[str, Any] = {"partitions": draw.choice([1, 2, 3])}
-    if broadcast:
+    if draw.random() < 0.3:
         options["broadcast"] = right
     else:
         options["sample"] = draw.choice([True, False, None])

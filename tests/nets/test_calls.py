@@ -63,12 +63,12 @@ def seeds(first: int, count: int) -> list[int]:
     return list(range(first, first + count))
 
 
-@pytest.mark.parametrize("seed", seeds(0, 10))
+@pytest.mark.parametrize("seed", seeds(0, 5))
 def test_theta_joins(spark, seed):
     check(spark, "theta", seed)
 
 
-@pytest.mark.parametrize("seed", seeds(0, 5))
+@pytest.mark.parametrize("seed", seeds(0, 3))
 def test_window_joins(spark, seed):
     check(spark, "window", seed)
 
