@@ -67,7 +67,7 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
         check_rest(reduce(lambda a, b: a.crossJoin(b), empty), rest.sql)
     if may_be_random(predicate.text):
         texts = [*(term.sql for some in terms.values() for term in some)]
-        texts += [part.sql for part in (*predicate.filters, *predicate.rests)]
+        texts += [part.sql for part in predicate.filters] + [part.sql for part in predicate.rests]
         check_deterministic(frames, texts, f"on={predicate.text!r}")
     session = next(iter(frames.values())).sparkSession
     zone = session.conf.get("spark.sql.session.timeZone") or "UTC"

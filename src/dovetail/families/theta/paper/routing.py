@@ -210,8 +210,8 @@ class PairRouting:
 
     def to_buffer(self) -> pa.Buffer:
         """The routing as bytes, for its way to the workers."""
-        columns = [*self.point_members.columns(), *self.box_members.columns(), self.numbers]
-        lists = [pa.array([column.tolist()], pa.list_(pa.int64())) for column in columns]
+        columns = [column.tolist() for column in (*self.point_members.columns(), *self.box_members.columns())]
+        lists = [pa.array([column], pa.list_(pa.int64())) for column in (*columns, self.numbers.tolist())]
         batch = pa.RecordBatch.from_arrays(lists, names=[str(at) for at in range(len(lists))])
         return pack(batch.replace_schema_metadata({"routing": json.dumps({"mode": "pairs"})}))
 
