@@ -24,7 +24,7 @@ MINUTES ?= 10
 BENCHMARKS = $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
 
-.PHONY: help setup setup-quiet demo test lint types docs bench experiments chaos soak requirements audit cluster clean
+.PHONY: help setup setup-quiet demo test lint types docs bench experiments chaos soak requirements audit cluster nets clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1|/' | \
@@ -41,6 +41,10 @@ demo: setup-quiet  ## four joins on generated data, with their figures and an HT
 
 test: setup-quiet  ## all tests and docstring examples; CI=true adds the slow ones; ARGS= goes to pytest
 	@$(WITH_JAVA) $(PY) -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=$(HYPOTHESIS_PROFILE) $(SLOW) $(ARGS)
+
+nets: setup-quiet  ## thousands of drawn statements and calls against Spark itself: COUNT=2000 statements, 12 x COUNT / 10 calls each
+	@$(WITH_JAVA) NET_COUNT=$(or $(COUNT),2000) $(PY) -m pytest -n $(JOBS) -m slow tests/nets/test_statements.py $(ARGS)
+	@$(WITH_JAVA) NET_COUNT=$(shell expr $(or $(COUNT),2000) / 10) $(PY) -m pytest -n $(JOBS) -m slow tests/nets/test_calls.py $(ARGS)
 
 cluster: setup-quiet  ## tests on a standalone cluster and on Spark Connect, and short runs under fire; one after the other
 	@$(WITH_JAVA) $(PY) -m pytest -n 0 -m cluster $(ARGS)

@@ -1,7 +1,8 @@
 """Spark is the oracle: a call gives the rows, names, order and types that Spark has for the same question.
 
 Calls are drawn a dozen at a time, over tables that a dozen shares, and one job computes all their rows.  A failure
-names its seed: ``NET_SEED=n`` replays that dozen alone, ``NET_COUNT=n`` draws so many dozens in the slow run.
+names its seed: ``NET_SEED=n`` replays that dozen alone, ``NET_COUNT=n`` draws so many dozens in the slow
+run (``make nets``).
 """
 
 from __future__ import annotations
@@ -82,5 +83,5 @@ def test_asof_joins(spark, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["theta", "window", "asof"])
 def test_many_more(spark, family):
-    for seed in seeds(100, int(os.environ.get("NET_COUNT", "40"))):
+    for seed in seeds(100, int(os.environ.get("NET_COUNT", "10"))):
         check(spark, family, seed)
