@@ -19,7 +19,7 @@ LEVELS = """
     errors
     conditions
     columns                                 reference  datasets
-    family      checkpoints
+    family      checkpoints  reports
     families
     plan        statements
     spark

@@ -47,12 +47,22 @@ def run(joined, name):
     query = query.trigger(availableNow=True).start()
     assert query.awaitTermination(60)
     assert "dovetail(A,B)" in query.recentProgress[0]["observedMetrics"]
-    return sorted((a.id, b.id) for a, b in spark.table(name).collect())
+    found = sorted((a.id, b.id) for a, b in spark.table(name).collect())
+    assert dt.metrics(query)["results"] == len(found)
+    return found
 
 beside = run(dt.theta_join({"A": stream(), "B": small}, on="A.id < B.id"), "beside")
 assert beside == [(i, j) for i in range(20) for j in range(i + 1, 20)]
 windows = run(dt.theta_join({"A": stream(), "B": stream()}, on="A.id < B.id", window=5), "windows")
 assert windows == [(i, j) for i, j in beside if i // 5 == j // 5]
+dt.check_checkpoint(dt.theta_join({"A": stream(), "B": stream()}, on="A.id < B.id", window=5), place / "windows")
+dt.check_checkpoint(dt.theta_join({"A": stream(), "B": stream()}, on="A.id < B.id", window=9), place / "nowhere")
+try:
+    dt.check_checkpoint(dt.theta_join({"A": stream(), "B": stream()}, on="A.id < B.id", window=9), place / "windows")
+except dt.CheckpointError as error:
+    assert "the window was '5 rows' and is '9 rows'" in str(error)
+else:
+    raise AssertionError("another join was not noticed")
 text = "SELECT A.id, count(*) AS n FROM A, B WHERE A.id < B.id AND '{}' <> '' GROUP BY A.id"
 assert {row.id: row.n for row in dt.sql(text, A=small, B=small).collect()} == {i: 19 - i for i in range(19)}
 assert dt.sql(text, A=stream(), B=small).isStreaming

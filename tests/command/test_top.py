@@ -58,6 +58,21 @@ class TestRecord:
         assert (record["lag"], record["seconds"]) == (5.0, 0.5)
         assert "throttle" not in record
 
+    def test_of_spark_connect_is_the_same(self):
+        """As Spark 4.3 spells it there: values apart from their names, and no totals over the sources."""
+        (counters,) = RECORDED["observedMetrics"].values()
+        fields = [{"name": name, "type": "long", "nullable": False, "metadata": {}} for name in counters]
+        sources = [{"numInputRows": rows, "inputRowsPerSecond": 200.0, "metrics": {}} for rows in (1000, 200)]
+        totals = ("numInputRows", "inputRowsPerSecond")
+        connect = {
+            **{key: value for key, value in RECORDED.items() if key not in totals},
+            "sources": sources,
+            "observedMetrics": {
+                "dovetail(A,B)": {"values": list(counters.values()), "schema": {"type": "struct", "fields": fields}}
+            },
+        }
+        assert record_of(connect) == record_of(RECORDED)
+
     def test_has_what_a_shedding_join_reports(self):
         record = record_of(SHED)
         assert (record["throttle"], record["recall"]) == (0.25, 0.5)

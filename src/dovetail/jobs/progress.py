@@ -17,6 +17,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from dovetail.errors import ArgumentError, is_whole
+from dovetail.reports import observations, over_sources
 
 Record = dict[str, Any]
 
@@ -50,7 +51,7 @@ def record_of(report: Mapping[str, Any]) -> Record:
     Parameters
     ----------
     report
-        What ``json.loads(query.lastProgress.json)`` gives.
+        What ``json.loads(progress.json)`` gives for a progress of ``query.recentProgress``.
 
     Examples
     --------
@@ -62,7 +63,7 @@ def record_of(report: Mapping[str, Any]) -> Record:
     (3, 10, 4, 11, 0.5)
     """
     counters: dict[str, Any] = {}
-    for observed in (report.get("observedMetrics") or {}).values():
+    for observed in observations(report).values():
         counters.update(observed)
     event = report.get("eventTime") or {}
     record: Record = {
@@ -70,9 +71,9 @@ def record_of(report: Mapping[str, Any]) -> Record:
         "time": report.get("timestamp"),
         "batch": report.get("batchId"),
         "seconds": (report.get("durationMs") or {}).get("triggerExecution", 0) / 1000,
-        "rows": report.get("numInputRows", 0),
-        "arrived_per_second": _number(report.get("inputRowsPerSecond")),
-        "done_per_second": _number(report.get("processedRowsPerSecond")),
+        "rows": over_sources(report, "numInputRows") or 0,
+        "arrived_per_second": _number(over_sources(report, "inputRowsPerSecond")),
+        "done_per_second": _number(over_sources(report, "processedRowsPerSecond")),
         "results": counters.get("results"),
         "lag": _seconds_between(event.get("watermark"), event.get("max")),
         "behind": _behind(report),

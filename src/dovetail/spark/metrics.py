@@ -26,6 +26,7 @@ from dovetail.columns.layout import COUNTERS
 from dovetail.columns.structs import Nested, nest
 from dovetail.errors import ArgumentError
 from dovetail.plan import Plan
+from dovetail.reports import observations
 from dovetail.spark.counters import added_up, named_sums, observed, readable, totals
 from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Ledger, Stage, tapped
@@ -250,7 +251,7 @@ def _query_metrics(query: StreamingQuery) -> dict[str, Any]:
     batches: dict[str, list[dict[str, Any]]] = {}
     reports = [json.loads(progress.json) for progress in query.recentProgress]
     for report in reports:
-        for name, counts in (report.get("observedMetrics") or {}).items():
+        for name, counts in observations(report).items():
             batches.setdefault(name, []).append(counts)
     total = {name: added_up(counts) for name, counts in batches.items()}
     joins = [name for name in total if name.startswith("dovetail(")]
