@@ -75,7 +75,9 @@ def static(spark, setting: Setting):
     for side, one in enumerate(setting.inputs()):
         made = spark.createDataFrame(pa.table({"k": one.keys, "x": one.x})).coalesce(1)
         if setting.order == "one side first" and side:
-            made = made.limit(0).coalesce(1).unionAll(made)
+            # A first partition without rows that Spark cannot know to be empty.
+            nothing = spark.range(0, 1, 1, 1).selectExpr("id AS k", "CAST(id AS DOUBLE) AS x").where("rand() > 2")
+            made = nothing.unionAll(made)
         frames["RS"[side]] = made
     return frames
 
