@@ -25,7 +25,7 @@ START = datetime.datetime(2024, 3, 10, 12)
 
 def judged(p, q):
     """Prefer the pair whose identifiers have the smaller sum."""
-    one, other = (pair["R"]["id"] + pair["S"]["id"] for pair in (p, q))
+    one, other = (sum(row["id"] for row in pair.values()) for pair in (p, q))
     return "equal" if one == other else "better" if one < other else "worse"
 
 

@@ -66,8 +66,9 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
         empty = [Side.of(alias, frames[alias]).frame.limit(0) for alias in named]
         check_rest(reduce(lambda a, b: a.crossJoin(b), empty), rest.sql)
     if may_be_random(predicate.text):
-        texts = [*(term.sql for some in terms.values() for term in some)]
-        texts += [part.sql for part in predicate.filters] + [part.sql for part in predicate.rests]
+        texts = [term.sql for some in terms.values() for term in some]
+        texts += [condition.sql for condition in predicate.filters]
+        texts += [rest.sql for rest in predicate.rests]
         check_deterministic(frames, texts, f"on={predicate.text!r}")
     session = next(iter(frames.values())).sparkSession
     zone = session.conf.get("spark.sql.session.timeZone") or "UTC"

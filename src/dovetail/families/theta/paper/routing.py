@@ -255,7 +255,7 @@ class _Side:
 
     def cells_of_last(self, cells: Index) -> list[int]:
         """The cells of the partition that matches most; `cells` lists (partition, cell)."""
-        return cells[cells[:, 0] == self.sizes.size - 1, 1].tolist()  # type: ignore[no-any-return]
+        return [int(cell) for cell in cells[cells[:, 0] == self.sizes.size - 1, 1]]
 
     def members(self, cells: Index, dropped_cell: int, beyond: list[int], *, turned: bool) -> Members:
         """The partitions with their cells: what matched nothing first, what lies beyond all that was seen last."""
