@@ -170,6 +170,16 @@ def test_any_cut_of_many_rows_gives_the_same_results(policy, allocation):
     assert cut.counters[-1]["held_rows"] <= stored <= 2 * cut.counters[-1]["held_rows"] + 2
 
 
+@pytest.mark.parametrize("policy", ["raj", "raj_hash", "prob", "prob_hash", "arrpj", "exact"])
+def test_a_result_leaves_in_the_micro_batch_in_which_it_is_found(policy):
+    arrivals = [(at % 2, at // 2, at * at % 7) for at in range(300)]
+    spec = equality_spec(policy, None if policy == "exact" else 60, seed=1)
+    driver = Driver(spec)
+    for begin in range(0, 300, 60):
+        driver.call(arrivals[begin : begin + 60], begin)
+        assert sorted(driver.found) == sorted(run(spec, arrivals[: begin + 60]).found)
+
+
 def test_a_restart_goes_on_with_the_seed_it_began_with():
     arrivals = [(at % 2, at // 2, at % 7) for at in range(400)]
     spec = equality_spec("raj_hash", 60, seed=1)
