@@ -31,7 +31,8 @@ def main(folder: Path, rows: int) -> None:
 
     stored = spark.read.parquet(str(target))
     whole = dt.estimates(stored, {"size": "count(*)"}).first().size
-    print(f"the whole join has about {whole.estimate:.0f} rows, between {whole.low:.0f} and {whole.high:.0f}")
+    print(f"the whole join has about {whole.estimate:.0f} rows", end="")
+    print("" if whole.low is None else f", between {whole.low:.0f} and {whole.high:.0f}")
     by_country = dt.estimates(
         stored,
         {"turnover": "sum(order.price * order.pieces)", "seconds": "avg(click.seconds)"},

@@ -59,7 +59,7 @@ def _sampled(spark, folder: Path, memory: int | None = 60):
 def _estimates(spark, folder: Path) -> list[str]:
     measures = {"n": "count(*)", "x": "avg(A.x)"}
     found = dt.estimates(_sampled(spark, folder), measures, by="A.k").collect()
-    return sorted(f"{row.k} {row.n.estimate:.6f} {row.x.estimate:.6f} {row.x.error:.6f}" for row in found)
+    return sorted(f"{row.k} {row.n.estimate:.6f} {row.x.estimate:.6f} {row.x.error or 0:.6f}" for row in found)
 
 
 def _quality(spark, folder: Path) -> list[str]:

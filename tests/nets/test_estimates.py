@@ -75,8 +75,8 @@ def static(spark, setting: Setting):
     for side, one in enumerate(setting.inputs()):
         made = spark.createDataFrame(pa.table({"k": one.keys, "x": one.x})).coalesce(1)
         if setting.order == "one side first" and side:
-            # A first partition without rows that Spark cannot know to be empty.
-            nothing = spark.range(0, 1, 1, 1).selectExpr("id AS k", "CAST(id AS DOUBLE) AS x").where("rand() > 2")
+            # Partitions without rows come first, which Spark cannot know to be empty; it would merge a single one.
+            nothing = spark.range(0, 2, 1, 2).selectExpr("id AS k", "CAST(id AS DOUBLE) AS x").where("rand() > 2")
             made = nothing.unionAll(made)
         frames["RS"[side]] = made
     return frames
