@@ -214,8 +214,9 @@ def test_shedding():
 
 
 def test_memory():
-    call = only("SELECT 1 FROM R JOIN S ON R.k = S.k WITHIN MEMORY 64 MB POLICY RAJ SEED 7 WHERE R.x < 3")
-    assert call.options == {"on": "R.k = S.k AND R.x < 3", "memory": "64 MB", "policy": "raj", "seed": 7}
+    call = only("SELECT 1 FROM R JOIN S ON R.k = S.k WITHIN MEMORY 64 MB POLICY RAJ SEED 7 RESULTS 500 WHERE R.x < 3")
+    limits = {"memory": "64 MB", "policy": "raj", "seed": 7, "results": 500}
+    assert call.options == {"on": "R.k = S.k AND R.x < 3"} | limits
 
 
 @pytest.mark.parametrize(

@@ -254,6 +254,8 @@ def _approx_call(block: Block, text: str, facts: Facts) -> JoinCall:
         options["policy"] = memory.policy.lower()
     if memory.seed is not None:
         options["seed"] = memory.seed
+    if memory.results is not None:
+        options["results"] = memory.results
     return JoinCall("approx", _inputs(block), options, block.slice, "it has a memory limit", moved)
 
 

@@ -142,15 +142,17 @@ class ClauseParser(SparkParser):
     def _memory(self) -> Memory:
         at = self._prev.start
         amount = self._amount("WITHIN MEMORY")
-        policy, seed = None, None
+        policy, seed, results = None, None, None
         while self._curr:
             if policy is None and self._match_text_seq("POLICY"):
                 policy = self._name("the name of a policy")
             elif seed is None and self._match_text_seq("SEED"):
                 seed = self._whole_number("SEED")
+            elif results is None and self._match_text_seq("RESULTS"):
+                results = self._whole_number("RESULTS")
             else:
                 break
-        return Memory(at, amount, policy, seed)
+        return Memory(at, amount, policy, seed, results)
 
     def _amount(self, words: str) -> Size:
         """A number of rows, or a size."""

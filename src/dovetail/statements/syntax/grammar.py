@@ -52,12 +52,13 @@ class Time:
 
 @dataclass(frozen=True)
 class Memory:
-    """``WITHIN MEMORY amount [POLICY name] [SEED number]``."""
+    """``WITHIN MEMORY amount [POLICY name] [SEED number] [RESULTS number]``."""
 
     offset: int
     amount: Size
     policy: str | None = None
     seed: int | None = None
+    results: int | None = None
 
 
 @dataclass(frozen=True)
