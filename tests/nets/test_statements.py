@@ -75,7 +75,7 @@ def seeds(first: int, count: int) -> list[int]:
 def run(spark, first: int, usual: int) -> None:
     outcomes = [check(spark, seed) for seed in seeds(first, usual)]
     # A net through which everything falls would be no net: Dovetail has to run joins in many of the statements.
-    assert len(outcomes) < 20 or outcomes.count("equal") >= len(outcomes) // 4, outcomes
+    assert len(outcomes) < 20 or outcomes.count("equal") >= len(outcomes) // 8, outcomes
 
 
 @pytest.mark.parametrize("first", range(0, 160, 20))

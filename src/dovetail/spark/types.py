@@ -195,16 +195,20 @@ def typed_conjuncts(
         if kind.ddl == "TIMESTAMP" and clocks_change(zone):
             # Spark subtracts timestamps as local times.  In a zone whose clocks never change, instants give the same.
             kind = KeyType("TIMESTAMP_NTZ", "int", micros=1)
-            left, right = (_as_instant(term, types[term]) for term in (band.left, band.right))
+            left, right = (_midnight(term, types[term]) for term in (band.left, band.right))
             band = Band(left, right, band.low, band.high)
         _check_band(band, kind, what)
         comparisons.append((band, kind))
     return equalities, comparisons
 
 
-def _as_instant(term: Term, kind: T.DataType) -> Term:
-    """A term as the timestamp that Spark makes of it: local times that clocks skip become later ones."""
-    return term if isinstance(kind, T.TimestampType) else Term(term.alias, f"CAST(({term.sql}) AS TIMESTAMP)")
+def _midnight(term: Term, kind: T.DataType) -> Term:
+    """A date as the timestamp that Spark makes of it: where clocks skip midnight, a later one.
+
+    A timestamp without a zone stays as it is: where Spark subtracts one from a timestamp, or a timestamp from one, it
+    makes the other a local time, too.
+    """
+    return Term(term.alias, f"CAST(({term.sql}) AS TIMESTAMP)") if isinstance(kind, T.DateType) else term
 
 
 def _check_band(band: Band, kind: KeyType, what: str) -> None:
