@@ -33,12 +33,13 @@ def check(setting: Setting, seeds: int, level: tuple[float, float] = LEVEL, leas
             assert found.exact[at] == found.told[at] == found.held[at], note
             continue
         # A count may depend on a handful of rows, and then has no interval; a sum depends on many.
-        assert measure == "count" or found.told[at] > 0.95 * seeds, note
+        assert measure == "count" or found.told[at] > 0.85 * seeds, note
         if found.told[at] > 0.5 * seeds:
             assert found.share[at] >= least, note
             shares.append(found.share[at])
         else:
             assert found.held[at] >= 0.85 * found.told[at], note
+    print(setting.order, setting.policy, setting.cells, setting.calls, [round(float(share), 3) for share in shares])
     assert level[0] <= np.mean(shares) <= level[1], (setting, shares)
 
 
