@@ -83,5 +83,5 @@ def test_asof_joins(spark, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["theta", "window", "asof"])
 def test_many_more(spark, family):
-    for seed in seeds(100, int(os.environ.get("NET_COUNT", "10"))):
+    for seed in seeds(100, int(os.environ.get("NET_COUNT", "2"))):
         check(spark, family, seed)

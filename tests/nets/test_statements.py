@@ -85,4 +85,4 @@ def test_statements(spark, first):
 
 @pytest.mark.slow
 def test_many_more(spark):
-    run(spark, 1000, int(os.environ.get("NET_COUNT", "200")))
+    run(spark, 160, int(os.environ.get("NET_COUNT", "40")))
