@@ -285,7 +285,7 @@ def test_a_batch_job_runs_until_it_is_ended(tmp_path):
                 end_service(process)
         errors = process.stderr.read()
         assert process.wait(timeout=120) == 130, errors
-    assert (errors, seen) == ("", "stopped before the job was done; the next run begins anew\n")
+    assert (errors, seen) == ("", "stopped before the job was done; the next run starts over\n")
     assert (last_record(tmp_path)["kind"], last_record(tmp_path)["status"]) == ("end", "stopped")
     assert not list((tmp_path / "out").glob("*.parquet"))
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 import threading
 import time
 import warnings
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor, wait
-from contextlib import contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,18 +72,14 @@ def _session(console: Console, job: Job, log: Path) -> Iterator[SparkSession]:
     chosen = {"spark.master": job.session.master, "spark.driver.memory": job.session.driver_memory}
     conf: dict[str, object] = {"spark.ui.showConsoleProgress": False, **job.session.conf}
     conf.update({key: value for key, value in chosen.items() if value is not None})
-    with warnings.catch_warnings():
-        # Under spark-submit or on Spark Connect the session is the submitter's, and so are its settings.
-        warnings.simplefilter("ignore", SessionWarning)
-        starting = quiet_session(f"dovetail {job.name}", log, conf=conf)
-        with console.status("Starting Spark ..."):
-            spark = starting.__enter__()
-    try:
+    with ExitStack() as stack:
+        with warnings.catch_warnings():
+            # Under spark-submit or on Spark Connect the session is the submitter's, and so are its settings.
+            warnings.simplefilter("ignore", SessionWarning)
+            starting = quiet_session(f"dovetail {job.name}", log, conf=conf)
+            with console.status("Starting Spark ..."):
+                spark = stack.enter_context(starting)
         yield spark
-    except BaseException:
-        starting.__exit__(*sys.exc_info())
-        raise
-    starting.__exit__(None, None, None)
 
 
 def _summary(console: Console, job: Job) -> None:
@@ -117,7 +112,7 @@ def _run_batch(console: Console, built: BuiltJob, run: ProgressFile, stop: threa
         _wait(console, built, done, stop)
         if stop.is_set() and not _ended(console, built, done):
             run.status = "stopped"
-            raise Stopped("stopped before the job was done; the next run begins anew")
+            raise Stopped("stopped before the job was done; the next run starts over")
         done.result()
     finally:
         # Who interrupts twice does not wait.  The thread ends with the session.
