@@ -9,27 +9,13 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from tests.nets.calls import differences, net_table, theta_call
 from tests.nets.calls_by_time import POLICIES, asof_call, window_call
+from tests.nets.sessions import ZONES, seeds, settings
 
-ZONES = ("UTC", "America/New_York", "Asia/Kathmandu")
 DOZEN = 12
-
-
-@contextmanager
-def settings(spark, values: dict[str, str]) -> Iterator[None]:
-    before = {name: spark.conf.get(name) for name in values}
-    for name, value in values.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
 
 
 def check(spark, family: str, seed: int) -> None:
@@ -55,13 +41,6 @@ def check(spark, family: str, seed: int) -> None:
                 calls.append(asof_call(draw, tables, POLICIES[(DOZEN * seed + number) % len(POLICIES)]))
         wrong = list(differences(calls))
     assert not wrong, "\n".join([f"NET_SEED={seed}, {family}, {conf}", *wrong])
-
-
-def seeds(first: int, count: int) -> list[int]:
-    """The seeds to draw from: those given, or the one that NET_SEED names."""
-    if "NET_SEED" in os.environ:
-        return [int(os.environ["NET_SEED"])]
-    return list(range(first, first + count))
 
 
 @pytest.mark.parametrize("seed", seeds(0, 5))

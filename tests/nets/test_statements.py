@@ -8,29 +8,14 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
 from pyspark.errors import PySparkException
+from tests.nets.sessions import ZONES, seeds, settings
 from tests.nets.statements import Writer
 from tests.nets.tables import make_table, rows_of
 
 import dovetail as dt
-
-ZONES = ("UTC", "America/New_York", "Asia/Kathmandu")
-
-
-@contextmanager
-def settings(spark, values: dict[str, str]) -> Iterator[None]:
-    before = {name: spark.conf.get(name) for name in values}
-    for name, value in values.items():
-        spark.conf.set(name, value)
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            spark.conf.set(name, value)
 
 
 def check(spark, seed: int) -> str:
@@ -64,12 +49,6 @@ def check(spark, seed: int) -> str:
         assert [(field.name, field.dataType) for field in given.schema.fields] == schema, note
         assert found == rows, note
         return "equal" if given._dovetail.plan.inputs else "left to Spark"
-
-
-def seeds(first: int, count: int) -> list[int]:
-    if "NET_SEED" in os.environ:
-        return [int(os.environ["NET_SEED"])]
-    return list(range(first, first + count))
 
 
 def run(spark, first: int, usual: int) -> None:
