@@ -216,8 +216,22 @@ def test_views_around_a_query(spark):
     assert rows(spark.table("pairs_view")) == rows(spark.sql("SELECT a.x, b.y FROM a, b WHERE a.x > b.y"))
     with pytest.raises(DovetailError):
         dt.sql("CREATE TEMP VIEW pairs_view AS SELECT a.x FROM a JOIN b ON a.x > b.y")
-    with pytest.raises(StatementError, match="permanent view"):
-        dt.sql("CREATE VIEW kept AS SELECT a.x FROM a JOIN b ON a.x > b.y")
+    with pytest.raises(StatementError, match="Spark would store the text"):
+        dt.sql("CREATE VIEW kept AS SELECT a.x FROM a ASOF JOIN b ON a.x >= b.y")
+
+
+def test_views_that_only_spark_can_create(spark):
+    text = "SELECT p.x, q.y FROM (SELECT 5 AS x) p JOIN (SELECT 3 AS y) q ON p.x > q.y"
+    try:
+        for head in (
+            "CREATE VIEW kept",
+            "CREATE TEMP VIEW noted COMMENT 'why'",
+            "CREATE VIEW IF NOT EXISTS kept (x COMMENT 'c', y)",
+        ):
+            dt.explain(dt.sql(f"{head} AS {text}"))
+        assert rows(spark.table("kept")) == rows(spark.table("noted")) == Counter([(5, 3)])
+    finally:
+        spark.sql("DROP VIEW IF EXISTS kept")
 
 
 @pytest.mark.parametrize(

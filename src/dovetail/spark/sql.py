@@ -34,7 +34,7 @@ from dovetail.statements.rewrite import (
     scoped,
     template,
 )
-from dovetail.statements.syntax.commands import Command
+from dovetail.statements.syntax.commands import Command, View
 from dovetail.statements.syntax.grammar import Slice
 from dovetail.statements.syntax.statement import Block, Relation, Scope, Statement, check_frame_names
 
@@ -65,6 +65,8 @@ def statement_frame(
     """
     check_frame_names(statement, frames)
     session = session_of(frames)
+    if command is not None and command.kind == "view" and command.view is None:
+        return view_by_spark(session, statement, command, frames)
     left: dict[int, str] = {}
     # A plain join that Dovetail cannot take is Spark's, so every failure leaves at least one more SELECT to Spark.
     while True:
@@ -79,7 +81,7 @@ def statement_frame(
                 raise
             left |= dict.fromkeys(taken, f"Dovetail cannot run it: {error.given.splitlines()[0]}")
         else:
-            return frame if command is None or command.view is None else create_view(frame, command, frames)
+            return frame if command is None or command.view is None else create_view(frame, command.view)
 
 
 class _Lowering:
@@ -170,7 +172,7 @@ class _Lowering:
             return SelectPlan(block.line, aliases, (), why)
         self._share(block.scopes)
         relations = {one.alias: self._relation(one, block) for one in block.relations if one.separate}
-        if not clause and self._draws_lots(block):
+        if not clause and self._shares_random_values(block):
             self.taken = []
             return SelectPlan(block.line, aliases, (), "a WITH clause draws random values that several places share")
         facts = facts_of(relations)
@@ -189,7 +191,7 @@ class _Lowering:
         evaluated = tuple(conjunct.of(text) for conjunct in block.conjuncts if conjunct in moved)
         return SelectPlan(block.line, aliases, tuple(joins), decision.why, evaluated)
 
-    def _draws_lots(self, block: Block) -> bool:
+    def _shares_random_values(self, block: Block) -> bool:
         """Whether a relation is a non-deterministic WITH clause with other references, which Spark computes once."""
         for relation in block.relations:
             name = (relation.table or "").lower()
@@ -260,27 +262,32 @@ def session_of(frames: Mapping[str, DataFrame]) -> SparkSession:
     return found
 
 
-def create_view(frame: DataFrame, command: Command, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """Create the view of a command; its plan comes with the empty frame that Spark returns for it."""
-    view, handle = command.view, handle_of(frame, "sql")
-    if view is None:
-        raise AssertionError("a command that creates a view has one")
-    if not view.temporary:
-        if frames or handle.plan.inputs:
-            raise StatementError(
-                f"a permanent view {view.name!r} of a join that Dovetail runs: Spark would store its text",
-                accepted="CREATE TEMPORARY VIEW, or CREATE TABLE ... AS",
-            )
-        return run_text(frame.sparkSession, command.head + command.query, {}, None)
+def view_by_spark(
+    session: SparkSession, statement: Statement, command: Command, frames: Mapping[str, DataFrame]
+) -> DataFrame:
+    """Let Spark create a view; it stores the text, which can hold neither frames nor clauses of the dialect."""
+    if frames or any(map(has_clause, statement.blocks)):
+        raise StatementError(
+            f"{command.head.strip()} a query with {'frames' if frames else 'a join of Dovetail'}, "
+            "of which Spark would store the text",
+            accepted="CREATE [OR REPLACE] [GLOBAL] TEMPORARY VIEW name [(columns)] AS query, or CREATE TABLE ... AS",
+        )
+    created = run_text(session, command.head + command.query, {}, None)
+    return finished(created, StatementPlan((), streaming=False), [])
+
+
+def create_view(frame: DataFrame, view: View) -> DataFrame:
+    """Create a temporary view; the statement's plan comes with an empty frame, as Spark returns for commands."""
+    handle = handle_of(frame, "sql")
     named = frame.toDF(*view.columns) if view.columns else frame
-    names = {
+    create = {
         (False, False): named.createTempView, (False, True): named.createOrReplaceTempView,
         (True, False): named.createGlobalTempView, (True, True): named.createOrReplaceGlobalTempView,
     }  # fmt: skip
     try:
-        names[view.shared, view.replace](view.name)
+        create[view.shared, view.replace](view.name)
     except AnalysisException as error:
-        raise _complaint(error, command.head) from error
+        raise _complaint(error, view.name) from error
     return attach(frame.limit(0).select(), Handle(handle.plan, handle.recorders))
 
 

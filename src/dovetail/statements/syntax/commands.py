@@ -8,7 +8,6 @@ from typing import Literal
 
 from sqlglot import Token, TokenType
 
-from dovetail.errors import in_statement
 from dovetail.statements.syntax.dialect import tokens_of
 
 _QUERY = frozenset((TokenType.SELECT, TokenType.WITH))
@@ -17,12 +16,11 @@ _TEMPORARY = frozenset(("TEMP", "TEMPORARY"))
 
 @dataclass(frozen=True)
 class View:
-    """A view to be created."""
+    """A temporary view to be created."""
 
     name: str
-    temporary: bool
     shared: bool
-    """Whether it is a GLOBAL temporary view."""
+    """Whether it is a GLOBAL one."""
     replace: bool
     columns: tuple[str, ...] = ()
 
@@ -36,6 +34,7 @@ class Command:
     """The text before the query."""
     query: str
     view: View | None = None
+    """None also for a view that only Spark can create: a permanent one, or one with comments or properties."""
 
 
 def read_command(text: str) -> Command | None:
@@ -46,7 +45,7 @@ def read_command(text: str) -> Command | None:
     >>> read_command("INSERT INTO t SELECT * FROM a").head
     'INSERT INTO t '
     >>> read_command("CREATE OR REPLACE TEMP VIEW v (x, y) AS SELECT * FROM a").view
-    View(name='v', temporary=True, shared=False, replace=True, columns=('x', 'y'))
+    View(name='v', shared=False, replace=True, columns=('x', 'y'))
     >>> read_command("SELECT * FROM a") is None
     True
     """
@@ -61,7 +60,7 @@ def read_command(text: str) -> Command | None:
     head, query = text[:offset], text[offset:]
     before = words[:start]
     if words[0] != "INSERT" and "VIEW" in before[:6]:
-        return Command("view", head, query, _view(text, tokens[:start], before))
+        return Command("view", head, query, _view(tokens[:start], before))
     return Command("write", head, query)
 
 
@@ -79,23 +78,17 @@ def _query_start(tokens: Sequence[Token], *, created: bool) -> int | None:
     return None
 
 
-def _view(text: str, tokens: Sequence[Token], words: Sequence[str]) -> View:
+def _view(tokens: Sequence[Token], words: Sequence[str]) -> View | None:
+    """The temporary view that a head describes by its name, and perhaps its columns; None for all else."""
     at = words.index("VIEW") + 1
-    kept = tuple(words[at : at + 3]) == ("IF", "NOT", "EXISTS")
-    name, rest = tokens[at + 3 * kept], list(tokens[at + 3 * kept + 1 :])
-    temporary = bool(_TEMPORARY & set(words[:at]))
-    if temporary and kept:
-        raise in_statement(text, name.start, "a temporary view IF NOT EXISTS", accepted="CREATE OR REPLACE TEMP VIEW")
-    columns: list[str] = []
-    if rest and rest[0].token_type is TokenType.L_PAREN:
-        close = next(number for number, token in enumerate(rest) if token.token_type is TokenType.R_PAREN)
-        columns = [token.text for token in rest[1:close] if token.token_type is not TokenType.COMMA]
-        rest = rest[close + 1 :]
-    if temporary and [token.text.upper() for token in rest] != ["AS"]:
-        raise in_statement(
-            text,
-            rest[0].start,
-            "comments and properties of a temporary view",
-            accepted="CREATE TEMP VIEW v AS query",
-        )
-    return View(name.text, temporary, "GLOBAL" in words[:at], "REPLACE" in words[:at], tuple(columns))
+    rest = list(tokens[at + 1 : -1])
+    columns = [token.text for token in rest[1:-1:2]]
+    listed = not rest or (
+        rest[0].token_type is TokenType.L_PAREN
+        and rest[-1].token_type is TokenType.R_PAREN
+        and len(rest) % 2 == 1
+        and all(token.token_type is TokenType.COMMA for token in rest[2:-1:2])
+    )
+    if not _TEMPORARY & set(words[:at]) or words[at] == "IF" or not listed:
+        return None
+    return View(tokens[at].text, "GLOBAL" in words[:at], "REPLACE" in words[:at], tuple(columns))
