@@ -205,4 +205,88 @@ def test_zero_has_no_sign():
     ],
 )
 def test_what_is_no_fixed_literal_goes_to_the_rest(literal):
-    assert only(f"A.x - B.y <= {literal}") == Rest(f"`A`.`x` - `B`.`y` <= {literal}", frozenset("AB"))
+    part = only(f"A.x - B.y <= {literal}")
+    assert isinstance(part, Rest)
+    assert (part.sql, part.aliases) == (f"`A`.`x` - `B`.`y` <= {literal}", frozenset("AB"))
+
+
+@pytest.mark.parametrize(
+    ("text", "same_as"),
+    [
+        ("NOT A.x < B.y", "A.x >= B.y"),
+        ("NOT (A.x >= B.y)", "A.x < B.y"),
+        ("NOT NOT (A.x = B.y)", "A.x = B.y"),
+        ("NOT A.x <> B.y", "A.x = B.y"),
+        ("! (A.x != B.y)", "A.x = B.y"),
+        ("NOT (A.x > B.y OR A.x < B.x)", "A.x <= B.y AND A.x >= B.x"),
+        ("NOT (A.x NOT BETWEEN B.lo AND B.hi)", "A.x BETWEEN B.lo AND B.hi"),
+        ("NOT (ABS(A.x - B.y) > 3)", "ABS(A.x - B.y) <= 3"),
+        ("A.x IS NOT DISTINCT FROM B.y", "A.x <=> B.y"),
+    ],
+)
+def test_not_moves_inward(text, same_as):
+    assert parts(text) == parts(same_as)
+
+
+def test_equality_that_null_satisfies():
+    assert only("A.x <=> B.y") == Equality(AX, BY, null_safe=True)
+    assert only("A.x <=> B.y").sql == "`A`.`x` <=> `B`.`y`"
+    assert isinstance(only("NOT (A.x <=> B.y)"), Rest)
+    assert isinstance(only("A.x IS DISTINCT FROM B.y"), Rest)
+
+
+@pytest.mark.parametrize(
+    ("text", "either"),
+    [
+        ("A.x < B.y OR A.x = B.x", ("`A`.`x` < `B`.`y`", "`A`.`x` = `B`.`x`")),
+        ("A.x NOT BETWEEN B.lo AND B.hi", ("`A`.`x` < `B`.`lo`", "`A`.`x` > `B`.`hi`")),
+        ("NOT (A.x BETWEEN B.lo AND B.hi)", ("`A`.`x` < `B`.`lo`", "`A`.`x` > `B`.`hi`")),
+        ("NOT (A.x < B.y AND A.x > 3)", ("NOT (`A`.`x` < `B`.`y`)", "NOT (`A`.`x` > 3)")),
+    ],
+)
+def test_either_of_several_conditions(text, either):
+    assert only(text).either == either
+
+
+@pytest.mark.parametrize(
+    ("text", "ranges"),
+    [
+        ("ABS(A.x - B.y) <= B.x", ["+A.x -B.y <= +B.x", "-A.x +B.y <= +B.x"]),
+        ("B.x >= ABS(A.x - B.y)", ["+A.x -B.y <= +B.x", "-A.x +B.y <= +B.x"]),
+        ("B.x = ABS(A.x - B.y)", ["+A.x -B.y <= +B.x", "-A.x +B.y <= +B.x"]),
+        ("A.x - B.y > B.x", ["+B.x < +A.x -B.y"]),
+        ("A.x + B.y < 5", ["+A.x +B.y < +5"]),
+        ("-(A.x - B.y) < B.x", ["-A.x +B.y < +B.x"]),
+        ("A.x - (B.y - A.y) = 3", ["+A.x -B.y +A.y <= +3", "+3 <= +A.x -B.y +A.y"]),
+        ("A.x + B.y BETWEEN A.y AND B.hi", ["+A.y <= +A.x +B.y", "+A.x +B.y <= +B.hi"]),
+        ("HYPOT(A.x - B.x, A.y - B.y) <= A.x + 1", [
+            "+A.x -B.x <= +A.x + 1", "-A.x +B.x <= +A.x + 1", "+A.y -B.y <= +A.x + 1", "-A.y +B.y <= +A.x + 1",
+        ]),
+        ("A.x * B.y < 5", []),
+        ("ABS(A.x - B.y) > B.x", []),
+        ("(A.x - B.x) * (A.x - B.y) < 5", []),
+        ("POW(A.x - B.x, 3) < 5", []),
+        ("POW(A.x - B.x, 2) - POW(A.y - B.y, 2) < 5", []),
+    ],
+)  # fmt: skip
+def test_what_a_comparison_implies(text, ranges):
+    def shown(addends):
+        return " ".join(f"{'-' if addend.negative else '+'}{addend.term}" for addend in addends)
+
+    implied = only(text).implied
+    assert [f"{shown(one.small)} {'<' if one.strict else '<='} {shown(one.large)}" for one in implied] == ranges
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(A.x - B.x) * (A.x - B.x) + (A.y - B.y) * (A.y - B.y) <= 25",
+        "SQRT(POW(A.x - B.x, 2) + POWER((A.y - B.y), 2)) <= 5",
+        "POW(A.x - B.x, 2) + (A.y - B.y) * (A.y - B.y) < B.x * B.x",
+    ],
+)
+def test_distances_are_a_band_on_each_axis(text):
+    implied = only(text).implied
+    assert [[str(addend.term) for addend in one.small] for one in implied] == [["A.x", "B.x"]] * 2 + [
+        ["A.y", "B.y"]
+    ] * 2

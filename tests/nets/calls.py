@@ -177,12 +177,12 @@ class Writer:
         return " AND ".join(parts)
 
 
-def theta_call(draw: random.Random, tables: Sequence[Table], *, any_case: bool) -> Call:
+def theta_call(draw: random.Random, tables: Sequence[Table], *, any_case: bool, write: type[Writer] = Writer) -> Call:
     """A theta join of two or three inputs."""
     count = 3 if draw.random() < 0.15 else 2
     names = draw.choice(ALIASES)[:count]
     chosen = {name: draw.choice(list(tables)) for name in names}
-    writer = Writer(draw, chosen, any_case=any_case)
+    writer = write(draw, chosen, any_case=any_case)
     frames = {name: table.frame for name, table in chosen.items()}
     options: dict[str, Any] = {}
     how = draw.choice(HOWS) if count == 2 else "inner"

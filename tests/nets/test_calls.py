@@ -13,6 +13,7 @@ import random
 import pytest
 from tests.nets.calls import differences, net_table, theta_call
 from tests.nets.calls_by_time import POLICIES, asof_call, window_call
+from tests.nets.conditions import AnyConditionWriter
 from tests.nets.sessions import ZONES, seeds, settings
 
 DOZEN = 12
@@ -33,7 +34,9 @@ def check(spark, family: str, seed: int) -> None:
         tables.append(net_table(spark, draw, 14))
         calls = []
         for number in range(DOZEN):
-            if family == "theta":
+            if family == "conditions":
+                calls.append(theta_call(draw, tables, any_case=not case_sensitive, write=AnyConditionWriter))
+            elif family == "theta":
                 calls.append(theta_call(draw, tables, any_case=not case_sensitive))
             elif family == "window":
                 calls.append(window_call(draw, tables, any_case=not case_sensitive))
@@ -48,6 +51,11 @@ def test_theta_joins(spark, seed):
     check(spark, "theta", seed)
 
 
+@pytest.mark.parametrize("seed", seeds(0, 8))
+def test_any_condition(spark, seed):
+    check(spark, "conditions", seed)
+
+
 @pytest.mark.parametrize("seed", seeds(0, 3))
 def test_window_joins(spark, seed):
     check(spark, "window", seed)
@@ -60,7 +68,7 @@ def test_asof_joins(spark, seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["theta", "window", "asof"])
+@pytest.mark.parametrize("family", ["theta", "conditions", "window", "asof"])
 def test_many_more(spark, family):
     for seed in seeds(100, int(os.environ.get("NET_COUNT", "2"))):
         check(spark, family, seed)

@@ -12,6 +12,7 @@ from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError
 from dovetail.families.theta.spec import Algorithm, Options
 from dovetail.plan.theta import plan_theta
+from dovetail.plan.theta_either import either_of, searches
 from dovetail.plan.time_columns import check_window_times
 
 if TYPE_CHECKING:
@@ -38,9 +39,9 @@ def theta_join(
         A mapping from an alias to a DataFrame.  All static gives a static result.  Streams need a `window`, except
         for one stream joined with one static input.
     on : str
-        The condition in Spark SQL over ``alias.column``.  Its conjuncts ``=``, ``<``, ``<=``, ``>``, ``>=``,
-        ``BETWEEN``, ``ABS(a - b) <= e`` and ``a - b <= c`` between two inputs find the pairs; at least one must
-        connect every input.  Spark evaluates any other conjunct on the pairs found.
+        The condition in Spark SQL over ``alias.column``: anything that Spark can evaluate.  Comparisons of two inputs,
+        bands, tolerances by row, distances and an OR of them find the pairs, and Spark evaluates all else on what they
+        find.  Where nothing connects an input with the others, every pair is formed.
     how : str, default "inner"
         ``inner``, and for two inputs also ``left``, ``right``, ``full``, ``semi`` or ``anti``, as in Spark.
     window : int, str or timedelta, optional
@@ -105,6 +106,7 @@ def theta_join(
     """
     from dovetail.spark.frames import check_inputs
     from dovetail.spark.joins.theta import theta_facts, theta_frame
+    from dovetail.spark.joins.theta_either import either_frame
     from dovetail.spark.joins.theta_windows import window_frame
     from dovetail.spark.time_columns import time_column
 
@@ -113,9 +115,21 @@ def theta_join(
     if not isinstance(sample, bool):
         raise ArgumentError(f"sample={sample!r}", accepted="True or False")
     bounds = tumbling(window, time)
-    predicate = parse(on, {alias: frame.columns for alias, frame in frames.items()})
+    columns = {alias: frame.columns for alias, frame in frames.items()}
+    predicate = parse(on, columns)
     if isinstance(bounds, TimeWindow):
         check_window_times(bounds.time, [time_column(alias, frame, bounds.time) for alias, frame in frames.items()])
     facts = theta_facts(frames, predicate)
     plan = plan_theta(tuple(frames), predicate, facts, options, window=bounds, broadcast=broadcast, sample=sample)
-    return window_frame(frames, plan) if plan.mode == "window" else theta_frame(frames, plan)
+    either = either_of(predicate, columns) if bounds is None else ()
+    if not either:
+        return window_frame(frames, plan) if plan.mode == "window" else theta_frame(frames, plan)
+
+    def search(some: Mapping[str, DataFrame], text: str, kind: How) -> DataFrame:
+        # Unmatched rows of the second input come from a join in which it is the first, and cannot be broadcast.
+        small = None if broadcast == next(iter(some)) and kind == "anti" else broadcast
+        return theta_join(
+            some, on=text, how=kind, algorithm=algorithm, partitions=partitions, broadcast=small, sample=sample
+        )
+
+    return either_frame(frames, either, searches(predicate, either), options.how, search)

@@ -33,6 +33,7 @@ def _kinds(names: str) -> frozenset[TokenType]:
 _LOOSE = _kinds("NEQ NULLSAFE_EQ NOT AND OR BETWEEN IN IS LIKE ILIKE RLIKE")
 # What binds no tighter than a minus (the concatenation sign binds alike), or separates arguments.
 _LOOSER_THAN_MINUS = _LOOSE.union(MIRRORED, _kinds("DPIPE AMP PIPE CARET COMMA ARROW"))
+_PRODUCTS = _kinds("STAR SLASH MOD DIV")
 _BEFORE_AN_OPERAND = _kinds("PLUS DASH STAR SLASH MOD DIV TILDE INTERVAL")
 _CLOSING = {
     TokenType.L_PAREN: TokenType.R_PAREN,
@@ -78,15 +79,39 @@ class Clauses:
         pending = [self.bare(Span(0, len(self._items)))]
         while pending:
             span = pending.pop()
-            cuts = [] if self._positions(span, TokenType.OR) else self._ands(span)
-            if not cuts:
+            parts = self.all_of(span)
+            if parts:
+                pending.extend(reversed(parts))
+            else:
                 yield span
-                continue
-            starts, stops = [span.start, *(cut + 1 for cut in cuts)], [*cuts, span.stop]
-            if any(start == stop for start, stop in zip(starts, stops, strict=True)):
-                yield span  # Spark also knows a function and(...)
-                continue
-            pending.extend(self.bare(Span(*ends)) for ends in reversed(list(zip(starts, stops, strict=True))))
+
+    def all_of(self, span: Span) -> list[Span]:
+        """The conditions that the outermost ANDs of a span join; none where it has no such AND."""
+        return [] if self._positions(span, TokenType.OR) else self._cut(span, self._ands(span))
+
+    def any_of(self, span: Span) -> list[Span]:
+        """The conditions that the outermost ORs of a span join; none where it has no OR."""
+        return self._cut(span, self._positions(span, TokenType.OR))
+
+    def _cut(self, span: Span, cuts: list[int]) -> list[Span]:
+        ends = list(zip([span.start, *(cut + 1 for cut in cuts)], [*cuts, span.stop], strict=True))
+        # Spark also knows functions and(...) and or(...).
+        if not cuts or any(start == stop for start, stop in ends):
+            return []
+        return [self.bare(Span(*both)) for both in ends]
+
+    def behind_not(self, span: Span) -> Span | None:
+        """What a NOT in front of a span without AND and OR denies; None where there is none."""
+        leads = self._items[span.start].kind is TokenType.NOT and span.stop - span.start > 1
+        return self.bare(Span(span.start + 1, span.stop)) if leads else None
+
+    def distinct_from(self, span: Span) -> tuple[Span, Span] | None:
+        """The two sides where the span is ``x IS NOT DISTINCT FROM y``, else None."""
+        at = next((at for at, kind in self.comparisons(span) if kind is TokenType.IS), None)
+        words = [item.sql.upper() for item in self._items[at or 0 : (at or 0) + 4]]
+        if at is None or words != ["IS", "NOT", "DISTINCT", "FROM"] or len(self.comparisons(span)) != 2:
+            return None
+        return Span(span.start, at), Span(at + 4, span.stop)
 
     def _ands(self, span: Span) -> list[int]:
         """The ANDs that join conditions, without those that belong to a BETWEEN."""
@@ -106,10 +131,8 @@ class Clauses:
 
     def inside_abs(self, span: Span) -> Span | None:
         """The argument where the span is exactly one call of ``abs``, else None."""
-        start, stop = self.bare(span)
-        if self._items[start].sql.lower() == "abs" and self._close.get(start + 1) == stop - 1:
-            return Span(start + 2, stop - 1)
-        return None
+        arguments = self.call(span, "abs")
+        return arguments[0] if arguments is not None and len(arguments) == 1 else None
 
     def difference(self, span: Span) -> tuple[Span, Span] | None:
         """The two sides of the span's outermost minus; None where another operator is outermost."""
@@ -117,14 +140,86 @@ class Clauses:
         if self._positions(span, *_LOOSER_THAN_MINUS):
             return None
         # Plus and minus group from the left, so the last one is the outermost.
-        signs = [
+        signs = self._signs(span)
+        if not signs or self._items[signs[-1]].kind is not TokenType.DASH:
+            return None
+        return Span(span.start, signs[-1]), Span(signs[-1] + 1, span.stop)
+
+    def addends(self, span: Span) -> list[tuple[Span, bool]] | None:
+        """The terms whose sum the span is, each over at most one input, and whether it is subtracted; None for no sum.
+
+        Examples
+        --------
+        >>> from dovetail.conditions.tokens import read
+        >>> clauses = Clauses(read("A.x - (B.x - 2 * B.y)", {"A": ["x"], "B": ["x", "y"]}))
+        >>> [(clauses.sql(term), negative) for term, negative in clauses.addends(Span(0, 9))]
+        [('`A`.`x`', False), ('`B`.`x` - 2 * `B`.`y`', True)]
+        """
+        span = self.bare(span)
+        if len(self.aliases(span)) <= 1:
+            return [(span, False)]
+        if self._positions(span, *_LOOSER_THAN_MINUS):
+            return None
+        signs = self._signs(span)
+        if not signs:
+            # A sign in front binds tighter than a product, which is no sum.
+            if self._items[span.start].kind not in (TokenType.PLUS, TokenType.DASH) or self._positions(
+                span, *_PRODUCTS
+            ):
+                return None
+            signs, starts, stops = [span.start], [span.start + 1], [span.stop]
+        else:
+            starts, stops = [span.start, *(at + 1 for at in signs)], [*signs, span.stop]
+            signs = [-1, *signs]
+        found: list[tuple[Span, bool]] = []
+        for at, start, stop in zip(signs, starts, stops, strict=True):
+            terms = self.addends(Span(start, stop))
+            if terms is None:
+                return None
+            turned = at >= 0 and self._items[at].kind is TokenType.DASH
+            found += [(term, negative ^ turned) for term, negative in terms]
+        return found
+
+    def _signs(self, span: Span) -> list[int]:
+        """The outermost plus and minus signs with an operand on both sides."""
+        return [
             at
             for at in self._positions(span, TokenType.PLUS, TokenType.DASH)
             if at > span.start and self._items[at - 1].kind not in _BEFORE_AN_OPERAND
         ]
-        if not signs or self._items[signs[-1]].kind is not TokenType.DASH:
+
+    def summands(self, span: Span) -> list[Span] | None:
+        """The terms of a sum without a minus; the span itself where it is no sum."""
+        span = self.bare(span)
+        if self._positions(span, *_LOOSER_THAN_MINUS):
             return None
-        return Span(span.start, signs[-1]), Span(signs[-1] + 1, span.stop)
+        signs = self._signs(span)
+        if any(self._items[at].kind is TokenType.DASH for at in signs):
+            return None
+        return [Span(*ends) for ends in zip([span.start, *(at + 1 for at in signs)], [*signs, span.stop], strict=True)]
+
+    def squared(self, span: Span) -> Span | None:
+        """What is squared where the span is ``x * x``, ``POW(x, 2)`` or ``POWER(x, 2)``, else None."""
+        span = self.bare(span)
+        arguments = self.call(span, "pow", "power")
+        if arguments is not None:
+            two = len(arguments) == 2 and self.value(arguments[1]) == 2
+            return arguments[0] if two else None
+        if self._positions(span, *_LOOSER_THAN_MINUS) or self._signs(span):
+            return None
+        products = self._positions(span, *_PRODUCTS)
+        if len(products) != 1 or self._items[products[0]].kind is not TokenType.STAR:
+            return None
+        factors = self.bare(Span(span.start, products[0])), self.bare(Span(products[0] + 1, span.stop))
+        return factors[0] if self.sql(factors[0]) == self.sql(factors[1]) else None
+
+    def call(self, span: Span, *names: str) -> list[Span] | None:
+        """The arguments where the span is exactly one call of a function of these names, else None."""
+        start, stop = self.bare(span)
+        if self._items[start].sql.lower() not in names or self._close.get(start + 1) != stop - 1 or stop - start < 4:
+            return None
+        commas = self._positions(Span(start + 2, stop - 1), TokenType.COMMA)
+        return [Span(*ends) for ends in zip([start + 2, *(at + 1 for at in commas)], [*commas, stop - 1], strict=True)]
 
     def value(self, span: Span) -> Value | None:
         """The value of a signed number or interval literal; None for anything else."""

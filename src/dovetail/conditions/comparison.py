@@ -76,6 +76,11 @@ class Step:
     box_keys: tuple[Key, ...]
     swapped: bool = False
 
+    @property
+    def is_product(self) -> bool:
+        """Whether nothing narrows the search, and every pair is formed."""
+        return not self.equalities and all(axis.low is None and axis.high is None for axis in self.axes)
+
 
 Comparison = Inequality | Band
 
@@ -100,6 +105,20 @@ def build_step(
     if kind.preserved[1] or len(turned.axes) < len(as_given.axes):
         return turned
     return as_given
+
+
+def every_pair(left: str, right: str, how: How) -> Step:
+    """The step of two inputs that no comparison connects: every box holds every point.
+
+    Examples
+    --------
+    >>> every_pair("A", "B", "inner").is_product
+    True
+    """
+    keys = (Key("0L", "BIGINT", left),), (Key("0L", "BIGINT", right),)
+    swapped = JoinKind.of(how).preserved == (False, True)
+    points, boxes = keys[::-1] if swapped else keys
+    return Step((Axis("int", 0),), (), points, boxes, swapped)
 
 
 class _Builder:

@@ -34,15 +34,16 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Equality:
-    """``left = right``."""
+    """``left = right``, or ``left <=> right``, for which two NULLs are equal."""
 
     left: Term
     right: Term
+    null_safe: bool = False
 
     @property
     def sql(self) -> str:
         """The conjunct as Spark SQL."""
-        return f"{self.left.sql} = {self.right.sql}"
+        return f"{self.left.sql} {'<=>' if self.null_safe else '='} {self.right.sql}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +85,36 @@ class Band:
 
 
 @dataclass(frozen=True, slots=True)
+class Addend:
+    """A term of a sum, added or subtracted."""
+
+    term: Term
+    negative: bool = False
+
+    def negated(self) -> Addend:
+        """The same term with the other sign."""
+        return Addend(self.term, not self.negative)
+
+
+@dataclass(frozen=True, slots=True)
+class Separable:
+    """``small <= large``, two sums over two inputs together: a range once the terms are sorted by input.
+
+    It narrows the search for pairs and decides nothing: sums of floats depend on their order, so Spark evaluates the
+    conjunct it comes from on the pairs that are found.
+    """
+
+    small: tuple[Addend, ...]
+    large: tuple[Addend, ...]
+    strict: bool = False
+
+    @property
+    def aliases(self) -> frozenset[str]:
+        """The two inputs."""
+        return frozenset(addend.term.alias for addend in (*self.small, *self.large))
+
+
+@dataclass(frozen=True, slots=True)
 class Filter:
     """A conjunct over one input: it depends only on that input's rows."""
 
@@ -100,6 +131,10 @@ class Rest:
 
     sql: str
     aliases: frozenset[str]
+    implied: tuple[Separable, ...] = ()
+    """Ranges that hold wherever the conjunct does."""
+    either: tuple[str, ...] = ()
+    """The conditions of which one must hold, where the conjunct is a disjunction."""
 
 
 Part: TypeAlias = Equality | Inequality | Band | Filter | Rest
@@ -146,8 +181,8 @@ class Predicate:
         return Predicate(chosen.sql, chosen.equalities, chosen.inequalities, chosen.bands, (), chosen.rests)
 
     def edges(self) -> set[frozenset[str]]:
-        """The pairs of inputs that an equality, an inequality or a band connects."""
-        return {_pair(part) for part in self._links()}
+        """The pairs of inputs that an equality, an inequality, a band or an implied range connects."""
+        return {_pair(part) for part in self._links()} | {one.aliases for rest in self.rests for one in rest.implied}
 
     def __str__(self) -> str:
         rows = [("equality", part.sql) for part in self.equalities]

@@ -10,12 +10,14 @@ what each piece is.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 from sqlglot import TokenType
 
 from dovetail.conditions.clauses import MIRRORED, Clauses, Span
 from dovetail.conditions.forms import Band, Bound, Equality, Filter, Inequality, Part, Predicate, Rest, Term
+from dovetail.conditions.implied import implied_ranges
 from dovetail.conditions.literals import negated
 from dovetail.conditions.tokens import ACCEPTED, read
 from dovetail.errors import PredicateError
@@ -40,8 +42,8 @@ def parse(text: str, columns: Mapping[str, Sequence[str]]) -> Predicate:
 
     Notes
     -----
-    Only the top-level AND is taken apart.  ``x BETWEEN a AND b`` counts as ``x >= a AND x <= b``.  A
-    difference compared with a literal is a band: a number, or an interval from weeks down to microseconds.
+    Only the outermost ANDs are taken apart; a NOT moves inward first.  ``x BETWEEN a AND b`` counts as ``x >= a AND
+    x <= b``.  A difference compared with a literal is a band: a number, or an interval from weeks down to microseconds.
     Months and years have no fixed length, so a comparison with them goes to the rest, as do the
     ``DAY TO SECOND`` forms.
 
@@ -55,7 +57,7 @@ def parse(text: str, columns: Mapping[str, Sequence[str]]) -> Predicate:
     band        A.t - B.t >= INTERVAL '-600' SECOND AND A.t - B.t <= INTERVAL '600' SECOND
     filter A    A.v <> 0
     >>> p.equalities
-    (Equality(left=Term(alias='A', sql='`A`.`k`'), right=Term(alias='B', sql='`B`.`k`')),)
+    (Equality(left=Term(alias='A', sql='`A`.`k`'), right=Term(alias='B', sql='`B`.`k`'), null_safe=False),)
     """
     if not isinstance(text, str):
         raise PredicateError(f"on={text!r} is not SQL text", accepted=ACCEPTED)
@@ -76,27 +78,72 @@ def parse(text: str, columns: Mapping[str, Sequence[str]]) -> Predicate:
 # --- classifying conjuncts -----------------------------------------------------------------------------------
 
 
-def _classified(clauses: Clauses, span: Span) -> list[Part]:
-    as_it_is = _filter_or_rest(clauses.sql(span), clauses.aliases(span))
+def _classified(clauses: Clauses, span: Span, *, denied: bool = False) -> list[Part]:
+    """The parts of a condition, or of its negation; NULL stays NULL, so De Morgan's laws hold in SQL, too."""
+    either, each = clauses.any_of(span), clauses.all_of(span)
+    if not either and not each:
+        behind = clauses.behind_not(span)
+        if behind is not None:
+            return _classified(clauses, behind, denied=not denied)
+    if each if not denied else either:
+        return [part for one in each or either for part in _classified(clauses, one, denied=denied)]
+    sql = f"NOT ({clauses.sql(span)})" if denied else clauses.sql(span)
+    as_it_is = _filter_or_rest(sql, clauses.aliases(span))
     if not isinstance(as_it_is, Rest) or not as_it_is.aliases:
         return [as_it_is]
+    if either or each:
+        texts = [clauses.sql(one) for one in either or each]
+        return [replace(as_it_is, either=tuple(f"NOT ({text})" if denied else text for text in texts))]
+    return _comparison(clauses, span, as_it_is, denied=denied)
+
+
+def _comparison(clauses: Clauses, span: Span, as_it_is: Rest, *, denied: bool) -> list[Part]:
+    """The parts of a condition without AND, OR and NOT around it."""
     found = clauses.comparisons(span)
     loose, kinds = [at for at, _ in found], [kind for _, kind in found]
-    if len(loose) == 1 and kinds[0] in MIRRORED:
-        return [_compared(clauses, Span(span.start, loose[0]), kinds[0], Span(loose[0] + 1, span.stop), as_it_is)]
-    if kinds == [TokenType.BETWEEN, TokenType.AND]:
-        middle = Span(span.start, loose[0])
-        halves: list[Part] = []
-        for bound, kind, sign in (
-            (Span(loose[0] + 1, loose[1]), TokenType.GTE, ">="),
-            (Span(loose[1] + 1, span.stop), TokenType.LTE, "<="),
-        ):
-            sql = f"{clauses.sql(middle)} {sign} {clauses.sql(bound)}"
-            half = _filter_or_rest(sql, clauses.aliases(middle) | clauses.aliases(bound))
-            halves.append(_compared(clauses, middle, kind, bound, half))
-        # Nothing is gained by a half that no algorithm can use: then the text stays as it is.
-        return [as_it_is] if all(isinstance(half, Rest) for half in halves) else halves
+    if len(kinds) == 3 and kinds[0] is TokenType.NOT and kinds[1:] == _BETWEEN:
+        # x NOT BETWEEN a AND b
+        return _between(clauses, Span(span.start, loose[0]), loose[1], loose[2], span.stop, as_it_is, denied=not denied)
+    if kinds == _BETWEEN:
+        return _between(clauses, Span(span.start, loose[0]), loose[0], loose[1], span.stop, as_it_is, denied=denied)
+    if len(kinds) == 1 and kinds[0] in _DENIED:
+        kind = _DENIED[kinds[0]] if denied else kinds[0]
+        if kind in MIRRORED:
+            return [_compared(clauses, Span(span.start, loose[0]), kind, Span(loose[0] + 1, span.stop), as_it_is)]
+    sides = clauses.distinct_from(span)
+    if kinds == [TokenType.NULLSAFE_EQ]:
+        sides = Span(span.start, loose[0]), Span(loose[0] + 1, span.stop)
+    if sides is not None and not denied and all(len(clauses.aliases(side)) == 1 for side in sides):
+        left, right = (_term(clauses, side) for side in sides)
+        return [Equality(left, right, null_safe=True)]
     return [as_it_is]
+
+
+_BETWEEN = [TokenType.BETWEEN, TokenType.AND]
+_DENIED = {
+    TokenType.LT: TokenType.GTE, TokenType.LTE: TokenType.GT, TokenType.GT: TokenType.LTE, TokenType.GTE: TokenType.LT,
+    TokenType.EQ: TokenType.NEQ, TokenType.NEQ: TokenType.EQ,
+}  # fmt: skip
+"""What holds where a comparison does not, and is not NULL."""
+
+
+def _between(
+    clauses: Clauses, middle: Span, low: int, high: int, stop: int, as_it_is: Rest, *, denied: bool
+) -> list[Part]:
+    """``middle BETWEEN a AND b``, whose keywords are the items `low` and `high`, or its negation."""
+    text, bounds = clauses.sql(middle), (Span(low + 1, high), Span(high + 1, stop))
+    if denied:
+        outside = zip(bounds, ("<", ">"), strict=True)
+        return [replace(as_it_is, either=tuple(f"{text} {sign} {clauses.sql(bound)}" for bound, sign in outside))]
+    halves: list[Part] = []
+    for bound, kind, sign in zip(bounds, (TokenType.GTE, TokenType.LTE), (">=", "<="), strict=True):
+        half = _filter_or_rest(f"{text} {sign} {clauses.sql(bound)}", clauses.aliases(middle) | clauses.aliases(bound))
+        halves.append(_compared(clauses, middle, kind, bound, half))
+    # Nothing is gained by a half that no algorithm can use: then the text stays as it is.
+    if all(isinstance(half, Rest) for half in halves):
+        implied = tuple(one for half in halves if isinstance(half, Rest) for one in half.implied)
+        return [replace(as_it_is, implied=implied)]
+    return halves
 
 
 def _compared(clauses: Clauses, left: Span, kind: TokenType, right: Span, as_it_is: Filter | Rest) -> Part:
@@ -110,11 +157,12 @@ def _compared(clauses: Clauses, left: Span, kind: TokenType, right: Span, as_it_
             return Equality(a, b)
         small, large = (a, b) if kind in (TokenType.LT, TokenType.LTE) else (b, a)
         return Inequality(small, large, strict=kind in (TokenType.LT, TokenType.GT))
+    band = None
     if not sides[1]:
-        return _band(clauses, left, kind, right) or as_it_is
-    if not sides[0]:
-        return _band(clauses, right, MIRRORED[kind], left) or as_it_is
-    return as_it_is
+        band = _band(clauses, left, kind, right)
+    elif not sides[0]:
+        band = _band(clauses, right, MIRRORED[kind], left)
+    return band or replace(as_it_is, implied=implied_ranges(clauses, left, kind, right))
 
 
 def _band(clauses: Clauses, span: Span, kind: TokenType, literal: Span) -> Band | None:

@@ -152,7 +152,7 @@ def plan_approx(
         streams=facts.streams,
         predicate=predicate,
         filters=tuple((f.alias, f.sql) for f in predicate.filters),
-        rests=tuple(rest.sql for rest in predicate.rests),
+        rests=tuple(rest.sql for rest in facts.rests),
         options=options,
         value=value,
         spec=ApproxSpec(

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from dovetail.conditions.comparison import Comparison, Key, KeyType, build_step
+from dovetail.conditions.comparison import Comparison, Key, KeyType, build_step, every_pair
 from dovetail.conditions.durations import CountWindow, TimeWindow
-from dovetail.conditions.forms import Equality, Inequality, Predicate
+from dovetail.conditions.forms import Equality, Inequality, Predicate, Rest
 from dovetail.conditions.join_kind import How, JoinKind
 from dovetail.conditions.literals import literal_sql
 from dovetail.errors import ArgumentError, PredicateError, UnboundedJoinError, listing, unknown_alias
@@ -23,12 +23,16 @@ from dovetail.plan.theta_plan import Mode, ThetaPlan, ThetaStep
 
 @dataclass(frozen=True)
 class Facts:
-    """What the planner knows of the inputs: which are streams, the compared types, the session's shuffle partitions."""
+    """What the planner knows of the inputs: which are streams, the compared types, the session's shuffle partitions.
+
+    `equalities` and `comparisons` find the pairs; `rests` are left to Spark, which evaluates them on what is found.
+    """
 
     streams: frozenset[str]
     equalities: tuple[tuple[Equality, KeyType], ...]
     comparisons: tuple[tuple[Comparison, KeyType], ...]
     shuffle_partitions: int
+    rests: tuple[Rest, ...] = ()
     payload_types: Mapping[str, tuple[pa.DataType, ...]] = field(default_factory=dict)
     """The Arrow types of the columns of each input."""
 
@@ -61,7 +65,7 @@ def plan_theta(
             f"how={options.how!r} with {len(inputs)} inputs", accepted="how='inner' for more than two inputs",
             hint="join two of them first, and join the result with the third",
         )  # fmt: skip
-    order = _join_order(inputs, predicate)
+    order = _join_order(inputs, facts)
     mode, small = _mode(inputs, facts, options, window, broadcast)
     steps = []
     for at in range(1, len(order)):
@@ -115,20 +119,14 @@ def _preserved(order: list[str], kind: JoinKind) -> frozenset[str]:
     return frozenset(alias for alias, keeps in zip(order, kind.preserved, strict=False) if keeps)
 
 
-def _join_order(inputs: tuple[str, ...], predicate: Predicate) -> list[str]:
-    """The first input, then always the first one that a condition connects to those before it."""
-    edges = predicate.edges()
+def _join_order(inputs: tuple[str, ...], facts: Facts) -> list[str]:
+    """The first input, then always the first one that a comparison connects to those before it, if there is one."""
+    edges = [{part.left.alias, part.right.alias} for part, _ in (*facts.equalities, *facts.comparisons)]
     order = [inputs[0]]
     while len(order) < len(inputs):
-        reached = [a for a in inputs if a not in order and any(a in e and e & set(order) for e in edges)]
-        if not reached:
-            apart = [a for a in inputs if a not in order]
-            raise PredicateError(
-                f"no equality, inequality or band connects {listing(order)} with {listing(apart)}",
-                accepted="a condition such as A.x < B.y, A.k = B.k or ABS(A.x - B.y) <= 5 for every input",
-                hint="for a condition of another kind, Spark's own crossJoin and filter do what can be done",
-            )
-        order.append(reached[0])
+        missing = [alias for alias in inputs if alias not in order]
+        reached = [alias for alias in missing if any(alias in edge and edge & set(order) for edge in edges)]
+        order.append((reached or missing)[0])
     return order
 
 
@@ -216,10 +214,13 @@ def _step(
     if small is not None:
         # The small side is looked up, so the other one provides the points.
         orient = "right" if small in left else "left"
-    step = build_step(equalities, comparisons, left=frozenset(left), how=orient)
-    mirror = build_step(equalities, comparisons, left=frozenset(left), how="right")
+    if equalities or comparisons:
+        step = build_step(equalities, comparisons, left=frozenset(left), how=orient)
+        mirror = build_step(equalities, comparisons, left=frozenset(left), how="right")
+    else:
+        step, mirror = every_pair(left[0], right, orient), every_pair(left[0], right, "right")
     rests = tuple(
-        r.sql for r in predicate.rests
+        r.sql for r in facts.rests
         if (right in r.aliases and r.aliases <= both) or (not r.aliases and right == order[1])
     )  # fmt: skip
     kept = _preserved(order, options.kind)
@@ -237,10 +238,20 @@ def _step(
         # Prefap and its rivals partition by what the data holds; they cannot do without looking.
         sampled=sample or options.partitioning is not None,
         broadcast=small is not None,
-        condition=" AND ".join(
-            [e.sql for e, _ in equalities] + [_short(c) for c, _ in comparisons] + [f"({sql})" for sql in rests]
-        ),
+        condition=_condition(predicate, left, right, rests),
     )
+
+
+def _condition(predicate: Predicate, left: tuple[str, ...], right: str, rests: tuple[str, ...]) -> str:
+    """What a step joins on, in the user's words."""
+    links: list[Equality | Comparison] = [*predicate.equalities, *predicate.inequalities, *predicate.bands]
+    parts = [
+        part.sql if isinstance(part, Equality) else _short(part)
+        for part in links
+        if _reaches(part.left.alias, part.right.alias, left, right)
+    ]
+    # Conditions of types that no kernel compares are among those that Spark evaluates.
+    return " AND ".join([*parts, *(f"({sql})" for sql in rests if sql not in {part.sql for part in links})]) or "TRUE"
 
 
 def _reaches(a: str, b: str, left: tuple[str, ...], right: str) -> bool:

@@ -14,6 +14,8 @@ from dovetail.conditions.names import bare
 from dovetail.families.theta.router import overlap_axes
 from dovetail.families.theta.spec import Options, WindowSpec
 
+_LONGEST_TEXT = 80
+
 Mode = Literal["batch", "window", "stream-static"]
 
 
@@ -89,6 +91,8 @@ class ThetaStep:
             return f"{partitioning.name}: Cartesian products of surviving partition pairs, every pair compared"
         axes = self.step.axes
         bounded = [axis for axis in axes if axis.low is not None and axis.high is not None]
+        if self.step.is_product:
+            return "every pair; cost follows the product of the rows"
         if not axes:
             return "groups: rows of one key meet; cost follows rows + results"
         if len(bounded) >= 2:
@@ -119,6 +123,8 @@ class ThetaStep:
 
 
 def _shape(step: Step) -> str:
+    if step.is_product:
+        return "partners for each of them"
     if not step.axes:
         return "the keys to look up"
     return " and ".join(_axis_text(axis, step.point_keys, step.box_keys) for axis in step.axes)
@@ -131,7 +137,9 @@ def _axis_text(axis: Axis, point_keys: tuple[Key, ...], box_keys: tuple[Key, ...
     end = axis.low or axis.high
     assert end is not None
     side = "from" if axis.low is not None else "up to"
-    return f"{name} {side} {bare(box_keys[end.key].sql)}"
+    bound = bare(box_keys[end.key].sql)
+    # A key that was widened for the search has a text that nobody wrote.
+    return f"{name} {side} {bound if len(bound) <= _LONGEST_TEXT else 'a bound of its own'}"
 
 
 @dataclass(frozen=True)
@@ -157,6 +165,11 @@ class ThetaPlan:
     def text(self) -> str:
         """The plan as lines of text, most important first."""
         lines = [f"theta join, {self._mode_text()}, how={self.kind.how!r}"]
+        products = [step for step in self.steps if step.step.is_product]
+        if products:
+            pairs = ", ".join(f"{' x '.join(step.left)} with {step.right}" for step in products)
+            lines[0] += f": EVERY PAIR IS COMPARED ({pairs})"
+            lines.append("  would help  a comparison of a value of one input with a value of the other: =, <, a band")
         lines.append(f"  inputs      {', '.join(self.inputs)}")
         lines.extend(f"  first       {alias} keeps rows where {bare(sql)}" for alias, sql in self.filters)
         for number, step in enumerate(self.steps, start=1):

@@ -107,7 +107,7 @@ def plan_window(
             accepted="inputs that are all streams or all static",
             hint="join a stream with a static input by theta_join, with a band on the two times",
         )
-    rests = tuple(rest.sql for rest in predicate.rests)
+    rests = tuple(rest.sql for rest in facts.rests)
     if rests and not kind.pairs_only:
         raise ArgumentError(
             f"how={options.how!r} with the condition {bare(rests[0])}, which only Spark can evaluate",

@@ -12,8 +12,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dovetail.conditions.comparison import KeyType
-from dovetail.conditions.forms import Band, Equality, Inequality, Predicate, Term
+from dovetail.conditions.forms import Term
 from dovetail.conditions.names import quoted
+from dovetail.conditions.ranges import TermKind
 from dovetail.conditions.tokens import may_be_random
 from dovetail.errors import PredicateError, UnsupportedTypeError
 from dovetail.spark.frames import Side
@@ -94,6 +95,27 @@ def _first_line(error: AnalysisException) -> str:
     return next((line for line in str(error).splitlines() if line.strip()), "")
 
 
+def comparison_type(left: T.DataType, right: T.DataType, *, ansi: bool = True) -> KeyType | None:
+    """The type in which Spark compares two values, with what the kernels need to know about it; None for others."""
+    text, other = (left, right) if isinstance(left, T.StringType) else (right, left)
+    if isinstance(text, T.StringType) and not isinstance(other, T.StringType | T.NullType) and _is_plain(text):
+        return _with_text(other, ansi=ansi)
+    return _common(left, right, ansi=ansi)
+
+
+def _with_text(other: T.DataType, *, ansi: bool) -> KeyType | None:
+    """The type in which Spark compares a text with a value of another type."""
+    if isinstance(other, T.FloatType):
+        return KeyType("DOUBLE", "float64") if ansi else KeyType("FLOAT", "float32")
+    if isinstance(other, T.DecimalType | T.DoubleType):
+        return KeyType("DOUBLE", "float64")
+    if isinstance(other, _INTEGERS):
+        # Without ANSI mode a text that is no such number is NULL, and so matches nothing.
+        return KeyType("BIGINT" if ansi else other.simpleString().upper(), "int")
+    same = isinstance(other, T.DateType | T.TimestampType | T.TimestampNTZType | T.BooleanType)
+    return _common(other, other, ansi=ansi) if same else None
+
+
 def compared_type(left: T.DataType, right: T.DataType, what: str, *, ansi: bool = True) -> KeyType:
     """The type in which Spark compares two values, with what the kernels need to know about it."""
     common = _common(left, right, ansi=ansi)
@@ -122,11 +144,7 @@ def _common(left: T.DataType, right: T.DataType, *, ansi: bool) -> KeyType | Non
             return KeyType("TIMESTAMP", "int", micros=1)
         return KeyType("TIMESTAMP_NTZ", "int", micros=1)
     if isinstance(left, T.StringType) and isinstance(right, T.StringType):
-        plain = all(
-            kind.simpleString() in ("string",) or kind.simpleString().startswith(("char", "varchar"))
-            for kind in (left, right)
-        )
-        return KeyType("STRING", "rank") if plain else None
+        return KeyType("STRING", "rank") if _is_plain(left) and _is_plain(right) else None
     if isinstance(left, T.BinaryType) and isinstance(right, T.BinaryType):
         return KeyType("BINARY", "rank")
     if isinstance(left, T.BooleanType) and isinstance(right, T.BooleanType):
@@ -134,6 +152,11 @@ def _common(left: T.DataType, right: T.DataType, *, ansi: bool) -> KeyType | Non
     if isinstance(left, T.DayTimeIntervalType) and isinstance(right, T.DayTimeIntervalType):
         return KeyType("INTERVAL DAY TO SECOND", "int", micros=1)
     return None
+
+
+def _is_plain(kind: T.DataType) -> bool:
+    """Whether texts of a type are compared by their bytes."""
+    return kind.simpleString() == "string" or kind.simpleString().startswith(("char", "varchar"))
 
 
 def _numeric(left: T.DataType, right: T.DataType, *, ansi: bool) -> KeyType | None:
@@ -176,58 +199,15 @@ def clocks_change(zone: str) -> bool:
     return _FIXED.fullmatch(zone) is None
 
 
-def typed_conjuncts(
-    predicate: Predicate, types: Mapping[Term, T.DataType], *, zone: str = "UTC", ansi: bool = True
-) -> tuple[list[tuple[Equality, KeyType]], list[tuple[Inequality | Band, KeyType]]]:
-    """Each conjunct with the type in which its two sides are compared."""
-    equalities = [
-        (e, compared_type(types[e.left], types[e.right], f"{e.left.sql} = {e.right.sql}", ansi=ansi))
-        for e in predicate.equalities
-    ]
-    comparisons: list[tuple[Inequality | Band, KeyType]] = []
-    for inequality in predicate.inequalities:
-        what = f"{inequality.left.sql} {'<' if inequality.strict else '<='} {inequality.right.sql}"
-        kind = compared_type(types[inequality.left], types[inequality.right], what, ansi=ansi)
-        comparisons.append((inequality, kind))
-    for band in predicate.bands:
-        what = f"{band.left.sql} - {band.right.sql}"
-        kind = compared_type(types[band.left], types[band.right], what, ansi=ansi)
-        if kind.ddl == "TIMESTAMP" and clocks_change(zone):
-            # Spark subtracts timestamps as local times.  In a zone whose clocks never change, instants give the same.
-            kind = KeyType("TIMESTAMP_NTZ", "int", micros=1)
-            left, right = (_midnight(term, types[term]) for term in (band.left, band.right))
-            band = Band(left, right, band.low, band.high)
-        _check_band(band, kind, what)
-        comparisons.append((band, kind))
-    return equalities, comparisons
-
-
-def _midnight(term: Term, kind: T.DataType) -> Term:
-    """A date as the timestamp that Spark makes of it: where clocks skip midnight, a later one.
-
-    A timestamp without a zone stays as it is: where Spark subtracts one from a timestamp, or a timestamp from one, it
-    makes the other a local time, too.
-    """
-    return Term(term.alias, f"CAST(({term.sql}) AS TIMESTAMP)") if isinstance(kind, T.DateType) else term
-
-
-def _check_band(band: Band, kind: KeyType, what: str) -> None:
-    for bound in (band.high, band.low):
-        if bound is None:
-            continue
-        is_time = hasattr(bound.value, "total_seconds")
-        if is_time and kind.micros is None:
-            raise UnsupportedTypeError(
-                f"{what} is a number, but its bound is a length of time", accepted="a number as the bound"
-            )
-        if not is_time and kind.micros is not None:
-            raise UnsupportedTypeError(
-                f"{what} is a length of time, but its bound is the number {bound.value}",
-                accepted="an interval as the bound, such as INTERVAL 10 MINUTES",
-            )
-        if kind.kind == "rank" or kind.ddl == "BOOLEAN":
-            raise UnsupportedTypeError(
-                f"{what} subtracts values of type {kind.ddl}",
-                accepted="numbers (decimals of up to 18 digits), dates or timestamps in a band",
-                hint="cast both sides, such as CAST(A.x AS DOUBLE)",
-            )
+def term_kind(kind: T.DataType) -> TermKind | None:
+    """What terms of a type are in sums; None for those that cannot be added."""
+    if isinstance(kind, T.DecimalType):
+        return TermKind("number", (kind.precision - kind.scale, kind.scale))
+    if isinstance(kind, _INTEGERS):
+        return TermKind("number", (_as_decimal(kind).precision, 0))
+    words: dict[type[T.DataType], TermKind] = {
+        T.DoubleType: TermKind("number"), T.FloatType: TermKind("float"), T.TimestampType: TermKind("time"),
+        T.TimestampNTZType: TermKind("local"), T.DateType: TermKind("date"),
+        T.DayTimeIntervalType: TermKind("interval"),
+    }  # fmt: skip
+    return words.get(type(kind))

@@ -30,7 +30,7 @@ from dovetail.columns.layout import (
 from dovetail.columns.sampling import DENSE, SPARSE
 from dovetail.columns.structs import Nested
 from dovetail.conditions.comparison import Key
-from dovetail.conditions.forms import Band, Equality, Inequality, Predicate, Term
+from dovetail.conditions.forms import Band, Equality, Inequality, Predicate, Rest, Term
 from dovetail.conditions.tokens import may_be_random
 from dovetail.families.theta.join_stages import METRICS, BroadcastStage, FinishStage, JoinStage, PairStage, load_of
 from dovetail.families.theta.router import without_sample
@@ -39,12 +39,17 @@ from dovetail.families.theta.stages import FitStage, RouteStage
 from dovetail.plan.theta import Facts
 from dovetail.plan.theta_plan import ThetaPlan, ThetaStep
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, shuffled_join
+from dovetail.spark.conjuncts import typed_conjuncts
 from dovetail.spark.frames import Side, conjunction, filtered_sides, is_ansi, same_session, shuffle_partitions
 from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
-from dovetail.spark.types import check_deterministic, check_rest, expression_types, typed_conjuncts
+from dovetail.spark.types import (
+    check_deterministic,
+    check_rest,
+    expression_types,
+)
 
 
 def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
@@ -56,15 +61,15 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
     for part in parts:
         for term in (part.left, part.right):
             terms[term.alias].append(term)
+    for rest in predicate.rests:
+        for one in rest.implied:
+            for addend in (*one.small, *one.large):
+                terms[addend.term.alias].append(addend.term)
     for alias, frame in frames.items():
         types |= expression_types(alias, frame, terms[alias])
     for condition in predicate.filters:
         check_rest(Side.of(condition.alias, frames[condition.alias]).frame, condition.sql)
-    for rest in predicate.rests:
-        # A condition over no input at all is checked over the first.
-        named = [alias for alias in frames if alias in rest.aliases] or list(frames)[:1]
-        empty = [Side.of(alias, frames[alias]).frame.limit(0) for alias in named]
-        check_rest(reduce(lambda a, b: a.crossJoin(b), empty), rest.sql)
+    _check_rests(frames, predicate.rests)
     if may_be_random(predicate.text):
         texts = [term.sql for some in terms.values() for term in some]
         texts += [condition.sql for condition in predicate.filters]
@@ -72,17 +77,27 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
         check_deterministic(frames, texts, f"on={predicate.text!r}")
     session = next(iter(frames.values())).sparkSession
     zone = session.conf.get("spark.sql.session.timeZone") or "UTC"
-    equalities, comparisons = typed_conjuncts(predicate, types, zone=zone, ansi=is_ansi(frames))
+    conjuncts = typed_conjuncts(predicate, types, zone=zone, ansi=is_ansi(frames))
+    _check_rests(frames, [rest for rest in conjuncts.rests if rest not in predicate.rests])
     return Facts(
         streams=frozenset(alias for alias, frame in frames.items() if frame.isStreaming),
-        equalities=tuple(equalities),
-        comparisons=tuple(comparisons),
+        equalities=tuple(conjuncts.equalities),
+        comparisons=tuple(conjuncts.comparisons),
+        rests=tuple(conjuncts.rests),
         shuffle_partitions=shuffle_partitions(frames),
         payload_types={
             alias: tuple(to_arrow_type(field.dataType, timezone="UTC") for field in frame.schema.fields)
             for alias, frame in frames.items()
         },
     )
+
+
+def _check_rests(frames: Mapping[str, DataFrame], rests: Iterable[Rest]) -> None:
+    for rest in rests:
+        # A condition over no input at all is checked over the first.
+        named = [alias for alias in frames if alias in rest.aliases] or list(frames)[:1]
+        empty = [Side.of(alias, frames[alias]).frame.limit(0) for alias in named]
+        check_rest(reduce(lambda a, b: a.crossJoin(b), empty), rest.sql)
 
 
 def theta_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan) -> DataFrame:
