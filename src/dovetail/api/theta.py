@@ -7,12 +7,12 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from dovetail.conditions.durations import TimeWindow, tumbling
+from dovetail.conditions.either import either_of, searches
 from dovetail.conditions.join_kind import How
 from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError
 from dovetail.families.theta.spec import Algorithm, Options
 from dovetail.plan.theta import plan_theta
-from dovetail.plan.theta_either import either_of, searches
 from dovetail.plan.time_columns import check_window_times
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from dovetail.conditions.either import either_of
 from dovetail.conditions.forms import Part
 from dovetail.conditions.join_kind import How, JoinKind
 from dovetail.statements.calls import (
@@ -54,9 +55,12 @@ def _theta(step: Step, text: str, facts: Facts) -> JoinCall | None:
     predicate = conditions.parsed(step.join.on)
     right = step.join.relation.alias
     compared: list[Part] = [*predicate.inequalities, *predicate.bands]
+    compared += [part for part in predicate.rests if part.implied]
     crossing = [part for part in compared if right in aliases_of(part)]
     equal = [part for part in predicate.equalities if right in aliases_of(part)]
-    if not crossing or (equal and "DOVETAIL" not in step.block.hints):
+    if not crossing and not equal and not either_of(predicate, columns_of(step, facts)):
+        return None
+    if equal and (not crossing or "DOVETAIL" not in step.block.hints):
         return None
     refuse_two_streams(text, step.join.slice.start, inputs, facts)
     how = step.join.how

@@ -13,6 +13,7 @@ from typing import Any
 
 from dovetail.conditions.components import components
 from dovetail.conditions.durations import duration
+from dovetail.conditions.either import either_of
 from dovetail.conditions.forms import Predicate
 from dovetail.errors import ArgumentError, in_statement, listing
 from dovetail.families.shedding.spec import Harvest, RandomDrop
@@ -278,7 +279,8 @@ def _inner_joins(block: Block, text: str, facts: Facts) -> Decision:
     named = listing(aliases)
     if len(groups) == 1:
         return Decision((), f"an equality connects all of {named}, which Spark does well")
-    if len(_connected(aliases, [*predicate.edges()])) > 1:
+    apart = len(_connected(aliases, [*predicate.edges()])) > 1
+    if apart and not either_of(predicate, {alias: facts.columns[alias] for alias in aliases}):
         return Decision((), f"no comparison connects all of {named}: a product, which Spark does as well")
     inputs, on = _grouped(conditions, predicate, groups, aliases)
     if all(not one.nested for one in inputs):
