@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
@@ -125,11 +126,14 @@ def theta_join(
     if not either:
         return window_frame(frames, plan) if plan.mode == "window" else theta_frame(frames, plan)
 
-    def search(some: Mapping[str, DataFrame], text: str, kind: How) -> DataFrame:
+    def search(some: Mapping[str, DataFrame], text: str, kind: How, number: int) -> DataFrame:
+        condition = parse(text, columns)
         # Unmatched rows of the second input come from a join in which it is the first, and cannot be broadcast.
         small = None if broadcast == next(iter(some)) and kind == "anti" else broadcast
-        return theta_join(
-            some, on=text, how=kind, algorithm=algorithm, partitions=partitions, broadcast=small, sample=sample
-        )
+        one = plan_theta(
+            tuple(some), condition, theta_facts(some, condition), replace(options, how=kind),
+            window=None, broadcast=small, sample=sample,
+        )  # fmt: skip
+        return theta_frame(some, one, number)
 
     return either_frame(frames, either, searches(predicate, either), options.how, search)

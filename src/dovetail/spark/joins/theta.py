@@ -100,23 +100,25 @@ def _check_rests(frames: Mapping[str, DataFrame], rests: Iterable[Rest]) -> None
         check_rest(reduce(lambda a, b: a.crossJoin(b), empty), rest.sql)
 
 
-def theta_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan) -> DataFrame:
-    """The lazy frame that a plan describes, one struct column per alias."""
+def theta_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan, search: int = 1) -> DataFrame:
+    """The lazy frame that a plan describes, one struct column per alias; `search` numbers those of one join."""
     handle = Handle(plan)
     sides = filtered_sides(frames, plan.filters)
     joined = sides[plan.steps[0].left[0]]
     for step in plan.steps:
-        joined = _observed_step(joined, sides[step.right], step, handle, streaming=plan.mode == "stream-static")
+        name = f"dovetail({','.join([*step.left, step.right])})"
+        if search > 1:
+            name += f" search {search}"
+        recorder = Recorder(name, step.shuffle_partitions, streaming=plan.mode == "stream-static", names=METRICS)
+        handle.recorders.append(recorder)
+        joined = _observed_step(joined, sides[step.right], step, recorder)
     # The inputs may have been joined in another order than the user listed them.
     names = [alias for alias in plan.inputs if alias in joined.fields]
     result = joined.frame if list(joined.fields) == names else joined.frame.select(*names)
     return attach(result, handle)
 
 
-def _observed_step(left: Side, right: Side, step: ThetaStep, handle: Handle, *, streaming: bool) -> Side:
-    name = f"dovetail({','.join([*step.left, step.right])})"
-    recorder = Recorder(name, step.shuffle_partitions, streaming=streaming, names=METRICS)
-    handle.recorders.append(recorder)
+def _observed_step(left: Side, right: Side, step: ThetaStep, recorder: Recorder) -> Side:
     rows = _step_rows(left, right, step, recorder)
     fields = {**left.fields, **(right.fields if step.kind.pairs else {})}
     return Side(recorder.finished(rows) if step.rests else rows, fields)

@@ -12,7 +12,8 @@ from dovetail.plan.theta_either import EitherPlan
 from dovetail.spark.frames import Side
 from dovetail.spark.metrics import Handle, attach, handle_of
 
-Join = Callable[[Mapping[str, DataFrame], str, How], DataFrame]
+Join = Callable[[Mapping[str, DataFrame], str, How, int], DataFrame]
+"""Inputs, condition, kind of join and number of the search."""
 
 
 def either_frame(
@@ -47,7 +48,7 @@ class _Made:
         self.frames: list[DataFrame] = []
 
     def __call__(self, frames: Mapping[str, DataFrame], text: str, how: How) -> DataFrame:
-        self.frames.append(self._join(frames, text, how))
+        self.frames.append(self._join(frames, text, how, len(self.frames) + 1))
         return self.frames[-1]
 
 
