@@ -278,15 +278,23 @@ def test_what_a_comparison_implies(text, ranges):
 
 
 @pytest.mark.parametrize(
-    "text",
+    ("text", "radius"),
     [
-        "(A.x - B.x) * (A.x - B.x) + (A.y - B.y) * (A.y - B.y) <= 25",
-        "SQRT(POW(A.x - B.x, 2) + POWER((A.y - B.y), 2)) <= 5",
-        "POW(A.x - B.x, 2) + (A.y - B.y) * (A.y - B.y) < B.x * B.x",
+        ("(A.x - B.x) * (A.x - B.x) + (A.y - B.y) * (A.y - B.y) <= 25", 5),
+        ("(A.x - B.x) * (A.x - B.x) + POW(A.y - B.y, 2) < 5 * 5", 5),
+        ("SQRT(POW(A.x - B.x, 2) + POWER((A.y - B.y), 2)) <= 2.5", 2.5),
+        ("HYPOT(A.x - B.x, A.y - B.y) <= 3", 3),
+        ("POW(A.x - B.x, 2) + (A.y - B.y) * (A.y - B.y) < B.x * B.x", None),
+        ("SQRT(POW(A.x - B.x, 2) + POW(A.y - B.y, 2)) < A.x", None),
     ],
 )
-def test_distances_are_a_band_on_each_axis(text):
+def test_distances_are_a_band_on_each_axis(text, radius):
     implied = only(text).implied
-    assert [[str(addend.term) for addend in one.small] for one in implied] == [["A.x", "B.x"]] * 2 + [
-        ["A.y", "B.y"]
-    ] * 2
+    if radius is None:
+        terms = [[str(addend.term) for addend in one.small] for one in implied]
+        assert terms == [["A.x", "B.x"]] * 2 + [["A.y", "B.y"]] * 2
+        return
+    assert [(str(one.left), str(one.right)) for one in implied] == [("A.x", "B.x"), ("A.y", "B.y")]
+    for one in implied:
+        assert one.low.value == -one.high.value
+        assert radius < one.high.value < radius * 1.0001

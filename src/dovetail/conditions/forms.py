@@ -131,7 +131,7 @@ class Rest:
 
     sql: str
     aliases: frozenset[str]
-    implied: tuple[Separable, ...] = ()
+    implied: tuple[Separable | Band, ...] = ()
     """Ranges that hold wherever the conjunct does."""
     either: tuple[str, ...] = ()
     """The conditions of which one must hold, where the conjunct is a disjunction."""
@@ -182,7 +182,9 @@ class Predicate:
 
     def edges(self) -> set[frozenset[str]]:
         """The pairs of inputs that an equality, an inequality, a band or an implied range connects."""
-        return {_pair(part) for part in self._links()} | {one.aliases for rest in self.rests for one in rest.implied}
+        return {_pair(part) for part in self._links()} | {
+            one.aliases if isinstance(one, Separable) else _pair(one) for rest in self.rests for one in rest.implied
+        }
 
     def __str__(self) -> str:
         rows = [("equality", part.sql) for part in self.equalities]

@@ -8,20 +8,23 @@ what the search finds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 
 from sqlglot import TokenType
 
 from dovetail.conditions.clauses import MIRRORED, Clauses, Span
-from dovetail.conditions.forms import Addend, Separable, Term
+from dovetail.conditions.forms import Addend, Band, Bound, Separable, Term
 
 TINY = "1E-22D"
 """Larger than what is lost where the square of a float is too small to be represented."""
+ROUNDED = 1e-5
+"""More than squares and roots of 32-bit floats lose in rounding."""
 
 _ABOVE = (TokenType.GT, TokenType.GTE)
 _Sum = list[tuple[Span, bool]]
 
 
-def implied_ranges(clauses: Clauses, left: Span, kind: TokenType, right: Span) -> tuple[Separable, ...]:
+def implied_ranges(clauses: Clauses, left: Span, kind: TokenType, right: Span) -> tuple[Separable | Band, ...]:
     """The ranges that ``left kind right`` implies, over two inputs; none where nothing is known.
 
     Examples
@@ -37,6 +40,9 @@ def implied_ranges(clauses: Clauses, left: Span, kind: TokenType, right: Span) -
     if kind in _ABOVE:
         left, kind, right = right, MIRRORED[kind], left
     strict = kind is TokenType.LT
+    bands = list(_bands(clauses, left, right))
+    if bands:
+        return tuple(bands)
     pairs = list(_distances(clauses, left, right))
     if not pairs and kind is TokenType.EQ:
         pairs = list(_distances(clauses, right, left))
@@ -48,6 +54,35 @@ def implied_ranges(clauses: Clauses, left: Span, kind: TokenType, right: Span) -
                 pairs.append((pairs[0][1], pairs[0][0]))
     found = (_placed(small, large, strict=strict) for small, large in pairs)
     return tuple(one for one in found if one is not None)
+
+
+def _bands(clauses: Clauses, left: Span, right: Span) -> Iterator[Band]:
+    """The band on each axis of a distance that is at most a number."""
+    root = _number(clauses.value(right))
+    arguments, hypot = clauses.call(left, "sqrt"), clauses.call(left, "hypot")
+    if hypot is not None and len(hypot) == 2:
+        differences = hypot
+    elif arguments is not None and len(arguments) == 1:
+        differences = _squares(clauses, arguments[0])
+    else:
+        differences = _squares(clauses, left)
+        squared = clauses.squared(right)
+        root = root**0.5 if root is not None and root >= 0 else None
+        if squared is not None:
+            root = _number(clauses.value(squared))
+    if root is None:
+        return
+    bound = Bound(abs(root) * (1 + ROUNDED) + float(TINY[:-1]), strict=False)
+    for difference in differences:
+        sides = clauses.difference(difference)
+        if sides is not None and [len(clauses.aliases(side)) for side in sides] == [1, 1]:
+            terms = [_term(clauses, side) for side in sides]
+            if terms[0].alias != terms[1].alias:
+                yield Band(terms[0], terms[1], Bound(-bound.value, strict=False), bound)
+
+
+def _number(value: object) -> float | None:
+    return float(value) if isinstance(value, int | float | Decimal) else None
 
 
 def _distances(clauses: Clauses, left: Span, right: Span) -> Iterator[tuple[list[Addend], list[Addend]]]:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from datetime import timedelta
 from decimal import Decimal, InvalidOperation
 
 from pyspark.sql import types as T
 
 from dovetail.conditions.comparison import KeyType
-from dovetail.conditions.forms import Addend, Band, Equality, Inequality, Predicate, Rest, Separable, Term
+from dovetail.conditions.forms import Addend, Band, Bound, Equality, Inequality, Predicate, Rest, Separable, Term
 from dovetail.conditions.literals import literal_sql
 from dovetail.conditions.names import quoted
 from dovetail.conditions.ranges import TermKind, separated
@@ -52,6 +53,9 @@ def typed_conjuncts(
     kinds = {term: term_kind(kind) for term, kind in types.items()}
     kinds |= {bound: _number_kind(bound) for band in predicate.bands for bound in _ends(band) if bound not in kinds}
     for one in dict.fromkeys(one for rest in found.rests for one in rest.implied):
+        if isinstance(one, Band):
+            _add_implied_band(found, one, types, ansi=ansi)
+            continue
         comparison = separated(one, kinds, zoned=clocks_change(zone))
         if comparison is not None:
             found.comparisons.append(comparison)
@@ -154,6 +158,23 @@ def _add_band(found: Conjuncts, band: Band, types: Mapping[Term, T.DataType], *,
         return
     _check_band(band, kind)
     found.comparisons.append((band, kind))
+
+
+def _add_implied_band(found: Conjuncts, band: Band, types: Mapping[Term, T.DataType], *, ansi: bool) -> None:
+    """A band that narrows the search, where its terms are numbers of at most 64 bits."""
+    left, right = types[band.left], types[band.right]
+    kind = comparison_type(left, right, ansi=ansi)
+    numbers = all(isinstance(one, T.NumericType) for one in (left, right))
+    if kind is None or kind.kind == "rank" or not numbers:
+        return
+    if any(isinstance(one, T.DecimalType) for one in (left, right)):
+        # Spark rounds squares of decimals to six digits behind the point where they would have too many.
+        band = replace(band, low=_moved(band.low, -0.01), high=_moved(band.high, 0.01))
+    found.comparisons.append((band, kind))
+
+
+def _moved(end: Bound | None, step: float) -> Bound | None:
+    return end if end is None or isinstance(end.value, timedelta) else Bound(float(end.value) + step, end.strict)
 
 
 def _as_ranges(band: Band) -> list[Separable]:

@@ -63,8 +63,9 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
             terms[term.alias].append(term)
     for rest in predicate.rests:
         for one in rest.implied:
-            for addend in (*one.small, *one.large):
-                terms[addend.term.alias].append(addend.term)
+            some = (one.left, one.right) if isinstance(one, Band) else [a.term for a in (*one.small, *one.large)]
+            for term in some:
+                terms[term.alias].append(term)
     for alias, frame in frames.items():
         types |= expression_types(alias, frame, terms[alias])
     for condition in predicate.filters:
