@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.api.arguments import APPROX, takes_inputs
 from dovetail.conditions.limits import memory_limit
 from dovetail.conditions.predicates import parse
 from dovetail.families.approx.spec import Allocation, Options, Policy
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+@takes_inputs(APPROX)
 def approx_join(
-    inputs: Mapping[str, DataFrame],
+    inputs: Mapping[str, DataFrame | str] | None = None,
     *,
     on: str,
     memory: int | str | None,
@@ -29,6 +31,7 @@ def approx_join(
     balance: bool = True,
     detail: bool = True,
     results: int | None = None,
+    **named: DataFrame | str,
 ) -> DataFrame:
     """Join within a memory limit: the result is a sample of the join, the most representative or the largest.
 
@@ -37,9 +40,9 @@ def approx_join(
 
     Parameters
     ----------
-    inputs : dict of str to DataFrame
-        The inputs by alias, all static or all streams.  Two, or more with the policies ``raj``, ``raj_hash`` and
-        ``exact``.
+    inputs : dict of str to DataFrame or str
+        The inputs by alias, DataFrames or names of tables and views, all static or all streams.  Two, or more with the
+        policies ``raj``, ``raj_hash`` and ``exact``.
     on : str
         The condition in Spark SQL over ``alias.column``.  All policies but ``raj`` and ``exact`` need an equality that
         includes every input; those two also take bands and inequalities alone.  Further comparisons are checked on the
@@ -83,6 +86,9 @@ def approx_join(
         How many rows may come out at most (default: all that are found), not counting what Spark still filters.  They
         are a uniform sample of what each partition finds, and their weights say so.  On static inputs it bounds the
         whole result, on streams that of every micro-batch.
+    **named : DataFrame or str
+        The inputs as keywords in place of the mapping, as in ``approx_join(R=r, S=s, ...)``.  An input with the
+        name of an option needs the mapping.
 
     Returns
     -------
@@ -128,7 +134,7 @@ def approx_join(
         detail=detail,
         results=results,
     )
-    frames = check_inputs(inputs)
+    frames = check_inputs(inputs, named)
     columns = {alias: frame.columns for alias, frame in frames.items()}
     predicate = parse(on, columns)
     plan = plan_approx(columns, predicate, theta_facts(frames, predicate), options)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from dovetail.api.arguments import ASOF, takes_inputs
+from dovetail.conditions.join_kind import Spelling, read_how
 from dovetail.errors import ArgumentError
-from dovetail.families.asof.spec import Direction, How, Options, Within, names_of
+from dovetail.families.asof.spec import HOWS, Direction, How, Options, Within, names_of
 from dovetail.plan.asof import Columns, plan_asof
 
 if TYPE_CHECKING:
@@ -15,27 +17,29 @@ if TYPE_CHECKING:
 Names = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 
 
+@takes_inputs(ASOF)
 def asof_join(
-    inputs: Mapping[str, DataFrame],
+    inputs: Mapping[str, DataFrame | str] | None = None,
     *,
     time: str | Mapping[str, str],
     by: Names | None = None,
     direction: Direction = "backward",
     within: Within | None = None,
-    how: How = "inner",
+    how: How | Spelling = "inner",
     allow_exact_matches: bool = True,
     ties: str | Sequence[str] | None = None,
     broadcast: str | None = None,
     partitions: int | None = None,
     sample: bool | None = None,
+    **named: DataFrame | str,
 ) -> DataFrame:
     """Join each row of the first input with the row of the second that was current at its time.
 
     Parameters
     ----------
-    inputs : dict of str to DataFrame
-        A mapping from an alias to a DataFrame, two of them.  Both static, both streams with a watermark on `time`, or
-        a stream followed by a static input.
+    inputs : dict of str to DataFrame or str
+        A mapping from an alias to a DataFrame, or to the name of a table or view, two of them.  Both static, both
+        streams with a watermark on `time`, or a stream followed by a static input.
     time : str or dict of str to str
         The column that is compared: one name, or a mapping from each alias to its own.  Timestamps, dates, day-time
         intervals or numbers.
@@ -61,6 +65,9 @@ def asof_join(
     sample : bool, optional
         Whether a sample of both inputs, read within the same action, decides where times are cut.  By default it does
         where there are no keys; with keys ``True`` helps where a few of them have most of the rows.
+    **named : DataFrame or str
+        The inputs as keywords in place of the mapping, as in ``asof_join(trade=trades, quote=quotes, ...)``.  An
+        input with the name of an option needs the mapping.
 
     Returns
     -------
@@ -106,7 +113,7 @@ def asof_join(
     from dovetail.spark.frames import check_inputs
     from dovetail.spark.joins.asof import asof_facts, asof_frame
 
-    frames = check_inputs(inputs)
+    frames = check_inputs(inputs, named)
     if len(frames) != 2:
         raise ArgumentError(
             f"inputs holds {len(frames)} inputs; an as-of join takes two",
@@ -114,7 +121,7 @@ def asof_join(
             hint="join the result with the third input: dt.asof_join({'x': first.select('a.*', 'b.*'), 'c': c}, ...)",
         )
     left, right = frames
-    options = Options(direction, how, allow_exact_matches, partitions, sample, broadcast)
+    options = Options(direction, read_how(how, HOWS), allow_exact_matches, partitions, sample, broadcast)
     times = names_of(time, (left, right), argument="time")
     if len(times[0]) != 1:
         raise ArgumentError(f"time={time!r} names {len(times[0])} columns", accepted="one column of each input")

@@ -6,22 +6,25 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from dovetail.api.arguments import BESTMATCH, takes_inputs
 from dovetail.conditions.criteria import Closest, Criterion, Extreme, Overlap, Prefer, Youngest
 from dovetail.conditions.durations import duration
+from dovetail.conditions.join_kind import Spelling, read_how
 from dovetail.conditions.limits import memory_limit
 from dovetail.errors import ArgumentError
-from dovetail.families.bestmatch.spec import How, Materialisation, Options, Unmatched
+from dovetail.families.bestmatch.spec import HOWS, How, Materialisation, Options, Unmatched
 from dovetail.plan.bestmatch import StreamOptions, plan_bestmatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+@takes_inputs(BESTMATCH)
 def bestmatch_join(
-    inputs: Mapping[str, DataFrame],
+    inputs: Mapping[str, DataFrame | str] | None = None,
     *,
     on: Sequence[Criterion],
-    how: How = "inner",
+    how: How | Spelling = "inner",
     by: str | Sequence[str] | None = None,
     unmatched: Unmatched = "drop",
     order: str | None = None,
@@ -34,6 +37,7 @@ def bestmatch_join(
     materialise: Materialisation = "standard",
     partitions: int | None = None,
     sample: bool = True,
+    **named: DataFrame | str,
 ) -> DataFrame:
     """Find the pairs that no other pair beats, on several criteria at once.
 
@@ -41,8 +45,8 @@ def bestmatch_join(
 
     Parameters
     ----------
-    inputs : dict of str to DataFrame
-        The inputs by alias: two static inputs, or two streams.
+    inputs : dict of str to DataFrame or str
+        The inputs by alias, DataFrames or names of tables and views: two static inputs, or two streams.
     on : list of Criterion
         The criteria: :func:`closest`, :func:`least`, :func:`most`, :func:`overlap`, :func:`youngest`, :func:`prefer`.
     how : str, optional
@@ -77,6 +81,9 @@ def bestmatch_join(
         The number of shuffle partitions (default: the session's).
     sample : bool, optional
         Whether a sample of both inputs, read within the same action, may decide where rows go (default: True).
+    **named : DataFrame or str
+        The inputs as keywords in place of the mapping, as in ``bestmatch_join(R=r, S=s, ...)``.  An input with the
+        name of an option needs the mapping.
 
     Returns
     -------
@@ -124,12 +131,12 @@ def bestmatch_join(
     from dovetail.spark.joins.bestmatch import best_frame
     from dovetail.spark.joins.bestmatch_facts import best_facts
 
-    frames = check_inputs(inputs)
+    frames = check_inputs(inputs, named)
     if len(frames) != 2:
         raise ArgumentError(f"inputs holds {len(frames)} inputs", accepted="two")
     criteria = _criteria(on)
     limit = None if memory is None else memory_limit(memory)
-    options = Options(how, unmatched, partitions, limit, materialise)
+    options = Options(read_how(how, HOWS), unmatched, partitions, limit, materialise)
     stream = StreamOptions(
         order,
         read_ahead,

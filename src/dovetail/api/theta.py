@@ -7,9 +7,10 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from dovetail.api.arguments import CONDITION, takes_inputs
 from dovetail.conditions.durations import TimeWindow, tumbling
 from dovetail.conditions.either import either_of, searches
-from dovetail.conditions.join_kind import How
+from dovetail.conditions.join_kind import HOWS, How, Spelling, read_how
 from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError
 from dovetail.families.theta.spec import Algorithm, Options
@@ -20,31 +21,34 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+@takes_inputs(CONDITION)
 def theta_join(
-    inputs: Mapping[str, DataFrame],
+    inputs: Mapping[str, DataFrame | str] | None = None,
     *,
     on: str,
-    how: How = "inner",
+    how: How | Spelling = "inner",
     window: int | str | timedelta | None = None,
     time: str | None = None,
     algorithm: Algorithm = "auto",
     partitions: int | None = None,
     broadcast: str | None = None,
     sample: bool = True,
+    **named: DataFrame | str,
 ) -> DataFrame:
     """Join on inequalities, bands and equalities, two inputs or a chain of them.
 
     Parameters
     ----------
-    inputs : dict of str to DataFrame
-        A mapping from an alias to a DataFrame.  All static gives a static result.  Streams need a `window`, except
-        for one stream joined with one static input.
+    inputs : dict of str to DataFrame or str
+        A mapping from an alias to a DataFrame, or to the name of a table or view.  All static gives a static result.
+        Streams need a `window`, except for one stream joined with one static input.
     on : str
         The condition in Spark SQL over ``alias.column``: anything that Spark can evaluate.  Comparisons of two inputs,
         bands, tolerances by row, distances and an OR of them find the pairs, and Spark evaluates all else on what they
         find.  Where nothing connects an input with the others, every pair is formed.
     how : str, default "inner"
-        ``inner``, and for two inputs also ``left``, ``right``, ``full``, ``semi`` or ``anti``, as in Spark.
+        ``inner``, and for two inputs also ``left``, ``right``, ``full``, ``semi`` or ``anti``, as in Spark, and in
+        any spelling that Spark takes, such as ``left_outer``.
     window : int, str or timedelta, optional
         Rows join only within the same window: a number of rows (the k-th window of each input joins), or a length
         of time (tumbling windows on the column `time`).
@@ -60,6 +64,9 @@ def theta_join(
     sample : bool, default True
         Whether a sample of both inputs, read within the same action, may decide where rows go.  Routing without a
         sample suits small inputs and inputs that are expensive to compute twice.
+    **named : DataFrame or str
+        The inputs as keywords in place of the mapping, as in ``theta_join(R=r, S=s, ...)``.  An input with the
+        name of an option needs the mapping.
 
     Returns
     -------
@@ -111,8 +118,8 @@ def theta_join(
     from dovetail.spark.joins.theta_windows import window_frame
     from dovetail.spark.time_columns import time_column
 
-    frames = check_inputs(inputs)
-    options = Options(how, algorithm, partitions)
+    frames = check_inputs(inputs, named)
+    options = Options(read_how(how, HOWS), algorithm, partitions)
     if not isinstance(sample, bool):
         raise ArgumentError(f"sample={sample!r}", accepted="True or False")
     bounds = tumbling(window, time)

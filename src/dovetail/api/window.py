@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from dovetail.api.arguments import WINDOW, takes_inputs
 from dovetail.conditions.forms import Predicate
-from dovetail.conditions.join_kind import How
+from dovetail.conditions.join_kind import HOWS, How, Spelling, read_how
 from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError
 from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
@@ -18,26 +19,28 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
+@takes_inputs(WINDOW)
 def window_join(
-    inputs: Mapping[str, DataFrame],
+    inputs: Mapping[str, DataFrame | str] | None = None,
     *,
     on: str | None = None,
     time: str | Mapping[str, str],
     within: Within,
-    how: How = "inner",
+    how: How | Spelling = "inner",
     algorithm: Algorithm = "auto",
     approach: Approach = "local",
     lateness: Length | Mapping[str, Length] | None = None,
     idle_timeout: Length | None = None,
     partitions: int | None = None,
     shed: Shed | None = None,
+    **named: DataFrame | str,
 ) -> DataFrame:
     """Join n inputs whose rows match and lie within a window of time of each other.
 
     Parameters
     ----------
-    inputs : dict of str to DataFrame
-        A mapping from an alias to a DataFrame: all streams, or all static.
+    inputs : dict of str to DataFrame or str
+        A mapping from an alias to a DataFrame, or to the name of a table or view: all streams, or all static.
     on : str, optional
         The condition in Spark SQL over ``alias.column``.  Equalities, bands (``ABS(A.v - B.v) <= 1``) and inequalities
         between two inputs find the matches; Spark evaluates any other conjunct on the matches found.  No equality is
@@ -69,6 +72,9 @@ def window_join(
         For streams: what to do when more arrives than can be joined.  ``dt.Harvest()`` looks only where matches are
         likely; ``dt.RandomDrop()`` drops rows.  Results are then a subset of the exact ones, and the metrics estimate
         how large a part.
+    **named : DataFrame or str
+        The inputs as keywords in place of the mapping, as in ``window_join(A=a, B=b, ...)``.  An input with the
+        name of an option needs the mapping.
 
     Returns
     -------
@@ -126,8 +132,8 @@ def window_join(
 
     if shed is not None and not isinstance(shed, Harvest | RandomDrop):
         raise ArgumentError(f"shed={shed!r}", accepted="dt.Harvest(...), dt.RandomDrop(...) or None")
-    frames = check_inputs(inputs)
-    options = Options(how, algorithm, approach, partitions)
+    frames = check_inputs(inputs, named)
+    options = Options(read_how(how, HOWS), algorithm, approach, partitions)
     columns = input_columns(frames)
     times, numeric = read_times(time, columns)
     graph = window_graph(within, tuple(frames), numeric=numeric)

@@ -2,12 +2,60 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeVar
+
+from dovetail.errors import ArgumentError, choice
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
+Spelling = Literal[
+    "outer", "full_outer", "fullouter", "left_outer", "leftouter", "right_outer", "rightouter",
+    "left_semi", "leftsemi", "left_anti", "leftanti",
+]  # fmt: skip
+"""What Spark also calls them; any case and, between two words, a space will do as well."""
 
 HOWS: tuple[How, ...] = ("inner", "left", "right", "full", "semi", "anti")
+_WORDS: dict[str, How] = {
+    **{how: how for how in HOWS},
+    "outer": "full",
+    "fullouter": "full",
+    "leftouter": "left",
+    "rightouter": "right",
+    "leftsemi": "semi",
+    "leftanti": "anti",
+}
+
+_Word = TypeVar("_Word")
+
+
+def read_how(how: _Word | str, hows: Sequence[_Word]) -> _Word:
+    """The word for `how` among those that a family takes, from any spelling that Spark takes.
+
+    What is no text is left to the family.
+
+    Examples
+    --------
+    >>> read_how("LEFT_OUTER", HOWS), read_how("outer", HOWS), read_how("leftsemi", HOWS)
+    ('left', 'full', 'semi')
+    >>> read_how("full_outer", ("inner", "left"))
+    Traceback (most recent call last):
+    dovetail.errors.ArgumentError: how='full_outer' is not a choice
+      accepted: 'inner', 'left'
+    """
+    if not isinstance(how, str):
+        return how
+    folded = how.lower().replace("_", "").replace(" ", "")
+    for word in hows:
+        if word == _WORDS.get(folded):
+            return word
+    if folded == "cross":
+        raise ArgumentError(
+            f"how={how!r} is not a choice",
+            accepted=", ".join(map(repr, hows)),
+            hint="a cross join has no condition to look for: Spark's own frame.crossJoin(other) gives all pairs",
+        )
+    raise choice("how", how, [str(word) for word in hows])
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,8 @@ from pyspark.sql.pandas.types import to_arrow_type
 from dovetail.columns.layout import POINT_PAYLOAD
 from dovetail.columns.structs import Nested, nullable
 from dovetail.conditions.names import quoted
-from dovetail.errors import ArgumentError, UnsupportedTypeError, listing, unknown_column
+from dovetail.errors import ArgumentError, UnknownNameError, UnsupportedTypeError, listing, unknown_column
+from dovetail.spark.runtime.session import session_in_use
 
 
 @dataclass(frozen=True)
@@ -120,15 +121,37 @@ def never_null(flat: Sequence[T.StructField]) -> frozenset[str]:
     return frozenset(field.name for field in flat if not field.nullable)
 
 
-def check_inputs(inputs: Mapping[str, DataFrame], *, least: int = 2) -> dict[str, DataFrame]:
-    """The inputs, or an error that says what is wrong with them."""
-    accepted = "a mapping from an alias to a Spark DataFrame, such as {'R': r, 'S': s}"
+_INPUTS = "a mapping from an alias to a Spark DataFrame or the name of a table, such as {'R': r, 'S': s}"
+_CONVERSIONS = {
+    "pandas": "spark.createDataFrame(frame)",
+    "polars": "spark.createDataFrame(frame.to_arrow())",
+    "pyarrow": "spark.createDataFrame(table)",
+    "duckdb": "spark.createDataFrame(relation.to_arrow_table())",
+}
+"""How a table of another package becomes a Spark DataFrame, by the package's name."""
+
+
+def check_inputs(
+    inputs: Mapping[str, DataFrame | str] | None, named: Mapping[str, DataFrame | str] | None = None, *, least: int = 2
+) -> dict[str, DataFrame]:
+    """The inputs as frames, or an error that says what is wrong with them; `named` came as keywords."""
+    accepted = _INPUTS
+    if named and inputs is not None:
+        raise ArgumentError(
+            f"inputs are given in a mapping, and {listing(named)} as keywords", accepted="a mapping or keywords"
+        )
+    if inputs is None and named:
+        inputs = named
     if not isinstance(inputs, Mapping):
-        raise ArgumentError(f"inputs is a {type(inputs).__name__}", accepted=accepted)
+        raise ArgumentError(
+            "the call has no inputs" if inputs is None else f"inputs is a {type(inputs).__name__}",
+            accepted=f"{accepted}, or keywords: R=r, S=s",
+        )
     if len(inputs) < least:
         raise ArgumentError(f"inputs holds {len(inputs)} input(s); a join needs at least {least}", accepted=accepted)
+    frames: dict[str, DataFrame] = {}
     folded: dict[str, str] = {}
-    for alias, frame in inputs.items():
+    for alias, given in inputs.items():
         if not isinstance(alias, str) or not alias.isidentifier():
             raise ArgumentError(
                 f"the alias {alias!r} cannot be written in a condition",
@@ -140,14 +163,55 @@ def check_inputs(inputs: Mapping[str, DataFrame], *, least: int = 2) -> dict[str
                 accepted="aliases that differ, since Spark SQL ignores case",
             )
         folded[alias.casefold()] = alias
-        given: object = frame
-        if not isinstance(given, DataFrame):
-            hint = None
-            if type(given).__module__.split(".")[0] in ("pandas", "polars", "pyarrow", "duckdb"):
-                hint = "turn it into a Spark DataFrame first: spark.createDataFrame(...)"
-            raise ArgumentError(f"the input {alias!r} is a {type(given).__name__}", accepted=accepted, hint=hint)
+        frame = _table(alias, given, inputs, keyword=inputs is named) if isinstance(given, str) else given
+        if not isinstance(frame, DataFrame):
+            raise ArgumentError(
+                f"the input {alias!r} is a {type(frame).__name__}", accepted=accepted, hint=_conversion(frame)
+            )
         _check_columns(alias, frame)
-    return dict(inputs)
+        frames[alias] = frame
+    return frames
+
+
+def is_frame(value: object) -> bool:
+    """Whether a value is a table, of Spark or of a package that people use with it."""
+    return isinstance(value, DataFrame) or _conversion(value) is not None
+
+
+def _conversion(value: object) -> str | None:
+    """A hint for a table of another package; by the name of its module, for nobody has to have the package."""
+    package, _, rest = type(value).__module__.partition(".")
+    if package == "pyspark" and rest.startswith("pandas"):
+        return "a pandas-on-Spark frame becomes a Spark DataFrame with frame.to_spark()"
+    if package == "_duckdb":
+        package = "duckdb"
+    named = type(value).__name__ in ("DataFrame", "LazyFrame", "Table", "RecordBatch", "DuckDBPyRelation")
+    if not named or package not in _CONVERSIONS:
+        return None
+    return f"turn it into a Spark DataFrame first: {_CONVERSIONS[package]}"
+
+
+def _table(alias: str, name: str, inputs: Mapping[str, object], *, keyword: bool) -> DataFrame:
+    """The table or view of that name, in the session of the other inputs or in the active one."""
+    sessions = [given.sparkSession for given in inputs.values() if isinstance(given, DataFrame)]
+    session = sessions[0] if sessions else session_in_use()
+    if session is None:
+        raise ArgumentError(
+            f"the input {alias!r} is the name {name!r}, and there is no session to look it up in",
+            accepted="names of tables and views while a session is active",
+            hint="start one with dt.session()",
+        )
+    try:
+        table = session.table(name)
+        _ = table.schema  # Spark Connect looks a name up once somebody asks
+    except (PySparkException, UnicodeError) as error:
+        reason = next((line for line in str(error).splitlines() if line.strip()), "")
+        raise UnknownNameError(
+            f"the input {alias!r} is {name!r}, and Spark has no such table or view",
+            accepted=_INPUTS,
+            hint=f"{alias}= is no option, and so it was read as an input" if keyword else reason,
+        ) from error
+    return table
 
 
 def check_frame(argument: str, frame: object) -> None:

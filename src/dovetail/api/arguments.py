@@ -1,0 +1,126 @@
+"""What users of Spark, pandas and polars type first: it works, or the message names the argument that it is here."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from dovetail.errors import ArgumentError, closest
+
+_Arguments = ParamSpec("_Arguments")
+_Result = TypeVar("_Result")
+
+Elsewhere = Mapping[str, tuple[str, str]]
+"""Names of arguments elsewhere: what is accepted in their place, and a hint."""
+
+_STRUCTS = "every input comes out as a struct column of its own, so that no two names clash: select('a.*', 'b.price')"
+
+_CONDITION = ("on=, the condition as SQL text or as a Column", "on='a.k = b.k AND a.x < b.y'")
+_EQUALITY = ("on=, with the equality of both columns", "on='a.id = b.key' for left_on='id', right_on='key'")
+_HOW = ("how=", "how='left', or Spark's own 'left_outer'")
+_NAMES = ("nothing in its place", _STRUCTS)
+CONDITION: Elsewhere = {
+    **dict.fromkeys(("condition", "predicate", "predicates", "join_expr", "where"), _CONDITION),
+    **dict.fromkeys(("left_on", "right_on", "left_by", "right_by", "using", "by"), _EQUALITY),
+    **dict.fromkeys(("joinType", "join_type", "type"), _HOW),
+    **dict.fromkeys(("suffixes", "suffix", "lsuffix", "rsuffix"), _NAMES),
+    "tolerance": ("a condition on the difference", "on='ABS(a.x - b.x) <= 5'"),
+}
+"""Of joins with a condition."""
+
+WINDOW: Elsewhere = {
+    **CONDITION,
+    "tolerance": ("within=", "within='5 seconds' is the largest distance between the times of a match"),
+    "window": ("within=", "within='5 seconds' is the largest distance between the times of a match"),
+    "watermark": ("lateness=", "lateness='1 minute', or withWatermark on the streams"),
+}
+
+_INNER = ("inner joins, which need no how=", "sample the inner join")
+APPROX: Elsewhere = {**CONDITION, **dict.fromkeys(("how", "joinType", "join_type", "type"), _INNER)}
+
+_CRITERIA = ("on=, a list of criteria", "on=[dt.closest('t'), dt.least('R.cost + S.cost')]")
+_WITHIN = ("within= of a criterion", "on=[dt.closest('t', within='5 seconds')]")
+BESTMATCH: Elsewhere = {
+    **dict.fromkeys(("joinType", "join_type", "type"), _HOW),
+    **dict.fromkeys(("suffixes", "suffix", "lsuffix", "rsuffix"), _NAMES),
+    **dict.fromkeys(("criteria", "preferences", "condition", "predicate"), _CRITERIA),
+    **dict.fromkeys(("tolerance", "within"), _WITHIN),
+    **dict.fromkeys(("left_by", "right_by", "left_on", "right_on", "using"), ("by=", "by='k', of both inputs")),
+}
+
+_TIMES = ("time=, one name or a name for each alias", "time='ts', or time={'t': 'ts', 'q': 'at'}")
+_KEYS = ("by=, names for all inputs or for each alias", "by='k', or by={'t': 'k', 'q': 'key'}")
+ASOF: Elsewhere = {
+    **dict.fromkeys(("joinType", "join_type", "type"), _HOW),
+    **dict.fromkeys(("suffixes", "suffix", "lsuffix", "rsuffix"), _NAMES),
+    **dict.fromkeys(("on", "left_on", "right_on", "left_index", "right_index"), _TIMES),
+    **dict.fromkeys(("leftAsOfColumn", "rightAsOfColumn"), _TIMES),
+    **dict.fromkeys(("left_by", "right_by", "by_left", "by_right", "using"), _KEYS),
+    "tolerance": ("within=", "within='10 seconds', or a number where the time columns are numbers"),
+    "strategy": ("direction=", "direction='backward', 'forward' or 'nearest'"),
+    "allowExactMatches": ("allow_exact_matches=", "allow_exact_matches=False leaves out rows at the same time"),
+    "match_condition": ("time= and direction=", "time='ts', and direction='forward' for <="),
+}  # fmt: skip
+
+
+def takes_inputs(
+    elsewhere: Elsewhere,
+) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
+    """Make a join explain itself where it is called as a join of another library would be.
+
+    Its keyword-only parameters are its options; any other keyword is an input.
+    """
+
+    def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
+        parameters = inspect.signature(function).parameters.values()
+        options = [one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
+        name = getattr(function, "__name__", "")
+
+        @wraps(function)
+        def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
+            _check_call(name, options, elsewhere, args, kwargs)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate
+
+
+def _check_call(
+    name: str, options: Sequence[str], elsewhere: Elsewhere, args: Sequence[object], kwargs: Mapping[str, object]
+) -> None:
+    from dovetail.spark.frames import is_frame
+
+    if len(args) > 1:
+        raise ArgumentError(
+            f"{name} has {len(args)} arguments without a name",
+            accepted=f"dt.{name}({{'a': a, 'b': b}}, ...) or dt.{name}(a=a, b=b, ...)",
+            hint="give every input the alias that it has in the condition and in the result",
+        )
+    mapping = bool(args) or kwargs.get("inputs") is not None
+    for key, value in kwargs.items():
+        if key == "inputs":
+            continue
+        if key in options:
+            if is_frame(value):
+                raise ArgumentError(
+                    f"{key}= is a {type(value).__name__}, but {key} is an option of {name}",
+                    accepted=f"an input called {key!r} in a mapping: dt.{name}({{{key!r}: ..., ...}}, ...)",
+                )
+        elif is_frame(value):
+            if mapping:
+                raise ArgumentError(
+                    f"{name} has inputs in a mapping, and {key}= is another one",
+                    accepted="all inputs in one mapping, or all as keywords",
+                )
+        elif key in elsewhere:
+            accepted, hint = elsewhere[key]
+            raise ArgumentError(f"{name} has no argument {key}=", accepted=accepted, hint=hint)
+        elif mapping or not isinstance(value, str):
+            raise ArgumentError(
+                f"{name} has no argument {key}=",
+                accepted=f"the options {', '.join(options)}",
+                hint=closest(key, options),
+            )
