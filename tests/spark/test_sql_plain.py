@@ -58,6 +58,26 @@ def test_stars_have_the_order_of_from(spark, text):
     same_as_spark(spark, text, 1)
 
 
+def test_what_is_compared_has_sparks_type_in_a_struct_of_all_columns(spark):
+    """An inner join drops NULL, and yet Spark declares what it compares nullable."""
+    spark.sql("SELECT * FROM VALUES (1, 1.5D), (2, NULL) AS t (k, d)").createOrReplaceTempView("nullable")
+    same_as_spark(spark, "SELECT struct(*) AS everything FROM nullable AS p, nullable AS q WHERE p.d <= q.d", 1)
+
+
+@pytest.mark.parametrize("sensitive", ["true", "false"])
+def test_natural_joins_before_a_join_of_ours_merge_the_names_that_spark_merges(spark, sensitive):
+    spark.sql("SELECT * FROM VALUES (1, 2, 3) AS t (I, k, z)").createOrReplaceTempView("upper_i")
+    spark.sql("SELECT * FROM VALUES (1, 4, 2) AS t (i, y, k)").createOrReplaceTempView("lower_i")
+    before = spark.conf.get("spark.sql.caseSensitive")
+    spark.conf.set("spark.sql.caseSensitive", sensitive)
+    try:
+        for star in ("*", "p.*, q.*, r.*"):
+            text = f"SELECT {star} FROM upper_i AS p NATURAL LEFT JOIN lower_i AS q LEFT JOIN a AS r ON p.z < r.x"
+            same_as_spark(spark, text, 1)
+    finally:
+        spark.conf.set("spark.sql.caseSensitive", before)
+
+
 @pytest.mark.parametrize("join", ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN"])
 @pytest.mark.parametrize("how", ["JOIN", "LEFT JOIN", "FULL JOIN"])
 def test_using_before_a_join_of_ours(spark, join, how):

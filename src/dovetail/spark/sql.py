@@ -97,6 +97,7 @@ class _Lowering:
     ) -> None:
         self._statement = statement
         self._session = session
+        self._case_sensitive = session.conf.get("spark.sql.caseSensitive") == "true"
         self._join_functions = joins
         self._left = left
         """Why a SELECT's plain joins stay with Spark, by its number."""
@@ -215,7 +216,7 @@ class _Lowering:
         joined = self._join_functions[call.family](inputs, **call.options)
         number = len(self._joins)
         self._joins.append(joined)
-        offer = offered(block, call.slice, facts.columns)
+        offer = offered(block, call.slice, facts.columns, case_sensitive=self._case_sensitive)
         frame, further = hidden(joined, number, call, offer)
         self._made[f"__dovetail_{number}"] = frame
         self._edits.replace(call.slice, from_clause(call, number, offer, further))
@@ -224,7 +225,7 @@ class _Lowering:
 
     def _input(self, one: JoinInput, block: Block, relations: Mapping[str, DataFrame], facts: Facts) -> DataFrame:
         if one.prefix is not None:
-            offer = offered(block, one.prefix, facts.columns)
+            offer = offered(block, one.prefix, facts.columns, case_sensitive=self._case_sensitive)
             return self._query(input_query(one, self._edits.render(one.prefix), offer, facts.columns), block.scopes)
         if not one.nested and not one.keys and not one.conditions:
             return relations[one.members[0]]

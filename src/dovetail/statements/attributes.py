@@ -6,7 +6,7 @@ name does not mean them, but ``c.id`` and ``c.*`` still do.  What replaces a joi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from dovetail.conditions.join_kind import JoinKind
@@ -48,8 +48,10 @@ class Offer:
         return f"struct({', '.join(f'{quoted(alias)}.{quoted(name)} AS {quoted(name)}' for name in columns)})"
 
 
-def offered(block: Block, within: Slice, columns: Mapping[str, Sequence[str]]) -> Offer:
-    """What the relations of a part of FROM offer.
+def offered(
+    block: Block, within: Slice, columns: Mapping[str, Sequence[str]], *, case_sensitive: bool = False
+) -> Offer:
+    """What the relations of a part of FROM offer; `case_sensitive` as the session is.
 
     Raises
     ------
@@ -73,7 +75,7 @@ def offered(block: Block, within: Slice, columns: Mapping[str, Sequence[str]]) -
     joins = {join.relation.alias: join for join in block.joins}
     offer = Offer(_attributes(inside[0].alias, columns))
     for relation in inside[1:]:
-        offer = _joined(offer, joins[relation.alias], columns)
+        offer = _joined(offer, joins[relation.alias], columns, str if case_sensitive else str.casefold)
     _refuse_confusion(offer, columns)
     return offer
 
@@ -82,7 +84,7 @@ def _attributes(alias: str, columns: Mapping[str, Sequence[str]]) -> tuple[Attri
     return tuple(Attribute(name, alias) for name in columns[alias])
 
 
-def _joined(left: Offer, join: Join, columns: Mapping[str, Sequence[str]]) -> Offer:
+def _joined(left: Offer, join: Join, columns: Mapping[str, Sequence[str]], fold: Callable[[str], str]) -> Offer:
     """What two sides of a join offer together."""
     kind = JoinKind.of(join.how)
     right = _attributes(join.relation.alias, columns)
@@ -90,10 +92,10 @@ def _joined(left: Offer, join: Join, columns: Mapping[str, Sequence[str]]) -> Of
         return Offer(left.visible + right, left.hidden) if kind.pairs else left
     names = join.using
     if join.natural:
-        on_right = {attribute.name.casefold() for attribute in right}
-        names = tuple(attribute.name for attribute in left.visible if attribute.name.casefold() in on_right)
-    left_keys = [_named(left.visible, name) for name in names]
-    right_keys = [_named(right, name) for name in names]
+        on_right = {fold(attribute.name) for attribute in right}
+        names = tuple(attribute.name for attribute in left.visible if fold(attribute.name) in on_right)
+    left_keys = [_named(left.visible, name, fold) for name in names]
+    right_keys = [_named(right, name, fold) for name in names]
     left_rest = tuple(attribute for attribute in left.visible if attribute not in left_keys)
     right_rest = tuple(attribute for attribute in right if attribute not in right_keys)
     if not kind.pairs:
@@ -110,8 +112,8 @@ def _joined(left: Offer, join: Join, columns: Mapping[str, Sequence[str]]) -> Of
     return Offer((*merged, *left_rest, *right_rest), (*left.hidden, *reachable))
 
 
-def _named(attributes: Sequence[Attribute], name: str) -> Attribute:
-    found = [attribute for attribute in attributes if attribute.name.casefold() == name.casefold()]
+def _named(attributes: Sequence[Attribute], name: str, fold: Callable[[str], str]) -> Attribute:
+    found = [attribute for attribute in attributes if fold(attribute.name) == fold(name)]
     if len(found) != 1:
         raise StatementError(
             f"USING names the column {bare(name)}, which {len(found)} columns of one side are called",

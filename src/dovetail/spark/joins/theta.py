@@ -186,12 +186,11 @@ class _PairColumns:
         return T.StructType([*fields, T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
 
     def _fields(self, side: int) -> list[T.StructField]:
-        # Unmatched rows have NULL for the other side.  In an inner join NULL matches nothing, so what is compared has
-        # none.
+        # Unmatched rows have NULL for the other side.  What an inner join compares has no NULL, but Spark's own joins
+        # leave it nullable, and the type of struct(*) shows it.
         inner = self.kind.pairs_only and not self.candidates
-        compared = {source.column for source in self.sources[side] if source is not None}
         return [
-            T.StructField(f"{PAYLOADS[side]}{at}", field.dataType, not inner or (field.nullable and at not in compared))
+            T.StructField(f"{PAYLOADS[side]}{at}", field.dataType, not inner or field.nullable)
             for at, (_, field) in enumerate(self.sides[side].payload)
         ]
 
