@@ -14,14 +14,14 @@ from dovetail.plan.approx import plan_approx
 from dovetail.plan.estimates import plan_estimates
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 @takes_inputs(APPROX)
 def approx_join(
     inputs: Mapping[str, DataFrame | str] | None = None,
     *,
-    on: str,
+    on: str | Column | Sequence[str | Column],
     memory: int | str | None,
     policy: Policy = "raj_hash",
     seed: int | None = None,
@@ -43,10 +43,11 @@ def approx_join(
     inputs : dict of str to DataFrame or str
         The inputs by alias, DataFrames or names of tables and views, all static or all streams.  Two, or more with the
         policies ``raj``, ``raj_hash`` and ``exact``.
-    on : str
-        The condition in Spark SQL over ``alias.column``.  All policies but ``raj`` and ``exact`` need an equality that
-        includes every input; those two also take bands and inequalities alone.  Further comparisons are checked on the
-        pairs that meet, and Spark evaluates any other conjunct on the results.
+    on : str, Column or list
+        The condition in Spark SQL over ``alias.column``, as text, Column or a list, as in :func:`theta_join`.  All
+        policies but ``raj`` and ``exact`` need an equality that includes every input; those two also take bands and
+        inequalities alone.  Further comparisons are checked on the pairs that meet, and Spark evaluates any other
+        conjunct on the results.
     memory : int or str or None
         How much may be held, all partitions together: a number of rows, or a size such as ``"64 MB"``.  None, for
         ``exact`` only, sets no limit.
@@ -121,6 +122,7 @@ def approx_join(
     """
     from dovetail.spark.frames import check_inputs
     from dovetail.spark.joins.approx import approx_frame
+    from dovetail.spark.joins.conditions import condition_text
     from dovetail.spark.joins.theta import theta_facts
 
     options = Options(
@@ -136,7 +138,7 @@ def approx_join(
     )
     frames = check_inputs(inputs, named)
     columns = {alias: frame.columns for alias, frame in frames.items()}
-    predicate = parse(on, columns)
+    predicate = parse(condition_text(on, frames), columns)
     plan = plan_approx(columns, predicate, theta_facts(frames, predicate), options)
     return approx_frame(frames, plan)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -18,14 +18,14 @@ from dovetail.plan.theta import plan_theta
 from dovetail.plan.time_columns import check_window_times
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 @takes_inputs(CONDITION)
 def theta_join(
     inputs: Mapping[str, DataFrame | str] | None = None,
     *,
-    on: str,
+    on: str | Column | Sequence[str | Column],
     how: How | Spelling = "inner",
     window: int | str | timedelta | None = None,
     time: str | None = None,
@@ -42,10 +42,11 @@ def theta_join(
     inputs : dict of str to DataFrame or str
         A mapping from an alias to a DataFrame, or to the name of a table or view.  All static gives a static result.
         Streams need a `window`, except for one stream joined with one static input.
-    on : str
-        The condition in Spark SQL over ``alias.column``: anything that Spark can evaluate.  Comparisons of two inputs,
-        bands, tolerances by row, distances and an OR of them find the pairs, and Spark evaluates all else on what they
-        find.  Where nothing connects an input with the others, every pair is formed.
+    on : str, Column or list
+        The condition over ``alias.column``: Spark SQL, a Column such as ``F.col("R.x") <= F.col("S.y")``, or a list of
+        these that must all be true; anything that Spark can evaluate.  Comparisons of two inputs, bands, tolerances by
+        row, distances and an OR of them find the pairs, and Spark evaluates all else on what they find.  Where nothing
+        connects an input with the others, every pair is formed.
     how : str, default "inner"
         ``inner``, and for two inputs also ``left``, ``right``, ``full``, ``semi`` or ``anti``, as in Spark, and in
         any spelling that Spark takes, such as ``left_outer``.
@@ -113,6 +114,7 @@ def theta_join(
     <BLANKLINE>
     """
     from dovetail.spark.frames import check_inputs
+    from dovetail.spark.joins.conditions import condition_text
     from dovetail.spark.joins.theta import theta_facts, theta_frame
     from dovetail.spark.joins.theta_either import either_frame
     from dovetail.spark.joins.theta_windows import window_frame
@@ -124,7 +126,7 @@ def theta_join(
         raise ArgumentError(f"sample={sample!r}", accepted="True or False")
     bounds = tumbling(window, time)
     columns = {alias: frame.columns for alias, frame in frames.items()}
-    predicate = parse(on, columns)
+    predicate = parse(condition_text(on, frames), columns)
     if isinstance(bounds, TimeWindow):
         check_window_times(bounds.time, [time_column(alias, frame, bounds.time) for alias, frame in frames.items()])
     facts = theta_facts(frames, predicate)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.api.arguments import WINDOW, takes_inputs
@@ -16,14 +16,14 @@ from dovetail.families.window.spec import Algorithm, Approach, Options
 from dovetail.plan.window import plan_window, read_delays, read_times, wait
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 @takes_inputs(WINDOW)
 def window_join(
     inputs: Mapping[str, DataFrame | str] | None = None,
     *,
-    on: str | None = None,
+    on: str | Column | Sequence[str | Column] | None = None,
     time: str | Mapping[str, str],
     within: Within,
     how: How | Spelling = "inner",
@@ -41,10 +41,11 @@ def window_join(
     ----------
     inputs : dict of str to DataFrame or str
         A mapping from an alias to a DataFrame, or to the name of a table or view: all streams, or all static.
-    on : str, optional
-        The condition in Spark SQL over ``alias.column``.  Equalities, bands (``ABS(A.v - B.v) <= 1``) and inequalities
-        between two inputs find the matches; Spark evaluates any other conjunct on the matches found.  No equality is
-        needed, and no condition at all where the windows say everything.
+    on : str, Column or list, optional
+        The condition in Spark SQL over ``alias.column``, as text, Column or a list, as in :func:`theta_join`.
+        Equalities, bands (``ABS(A.v - B.v) <= 1``) and inequalities between two inputs find the matches; Spark
+        evaluates any other conjunct on the matches found.  No equality is needed, and no condition at all where the
+        windows say everything.
     time : str or dict of str to str
         The time column of all inputs, or a mapping from an alias to a name: timestamps, dates or whole numbers.  Beside
         timestamps, a date is midnight in the time zone of the session.
@@ -127,6 +128,7 @@ def window_join(
     <BLANKLINE>
     """
     from dovetail.spark.frames import check_inputs
+    from dovetail.spark.joins.conditions import condition_text
     from dovetail.spark.joins.theta import theta_facts
     from dovetail.spark.joins.window import input_columns, watermark_delays, window_join_frame
 
@@ -138,7 +140,7 @@ def window_join(
     times, numeric = read_times(time, columns)
     graph = window_graph(within, tuple(frames), numeric=numeric)
     names = {alias: known.names for alias, known in columns.items()}
-    predicate = Predicate("TRUE") if on is None else parse(on, names)
+    predicate = Predicate("TRUE") if on is None else parse(condition_text(on, frames), names)
     facts = theta_facts(frames, predicate)
     streams = [alias for alias in frames if alias in facts.streams]
     delays = read_delays(lateness, watermark_delays(frames, times), times, streams, numeric=numeric)
