@@ -16,7 +16,7 @@ from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError, PredicateError
 from dovetail.families.approx.encode import least_bytes, row_bytes
 from dovetail.families.approx.router import budgets, cells_of, memory_shares, result_shares, rows_by_cell
-from dovetail.families.approx.spec import Options, cell_count
+from dovetail.families.approx.spec import Options, cell_count, equal_part
 from dovetail.plan.approx import plan_approx
 from dovetail.plan.theta import Facts
 
@@ -131,6 +131,13 @@ def test_parts_by_rows_keep_the_limit(rows, memory, least):
         assert (parts >= counts).all(), "memory for all rows is memory for the rows of every cell"
     elif np.minimum(counts, least).sum() <= memory // 2:
         assert (parts >= np.minimum(counts, least)).all()
+
+
+@given(st.integers(0, 10**6), st.integers(1, 40))
+def test_equal_parts_make_the_whole(amount, cells):
+    parts = [equal_part(amount, cell, cells) for cell in range(cells)]
+    assert sum(parts) == amount
+    assert max(parts) - min(parts) <= 1
 
 
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=50), st.integers(1, 9))

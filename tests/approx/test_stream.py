@@ -91,9 +91,9 @@ def test_three_inputs(policy, data, arrivals, memory):
 
 
 @pytest.mark.parametrize(("policy", "allocation"), VARIANTS)
-@given(arrivals=arrivals_of(), seed=st.integers(0, 3))
-def test_with_memory_for_all_rows_every_policy_is_exact(policy, allocation, arrivals, seed):
-    done = run(equality_spec(policy, max(2, len(arrivals)), allocation=allocation, seed=seed), arrivals)
+@given(arrivals=arrivals_of(), seed=st.integers(0, 3), cuts=st.lists(st.integers(1, 60), max_size=3))
+def test_with_memory_for_all_rows_every_policy_is_exact(policy, allocation, arrivals, seed, cuts):
+    done = run(equality_spec(policy, max(2, len(arrivals)), allocation=allocation, seed=seed), arrivals, cuts)
     assert sorted(done.found) == sorted(exact(arrivals))
     assert all(weight == 1.0 for weight in done.weights)
 

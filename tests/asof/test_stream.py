@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -275,3 +276,43 @@ def test_the_match_of_a_waiting_row_stays_behind_a_row_that_it_excludes():
     run.watermark = 120
     run.step(*NONE)
     assert [other[1] for _, other in run.found] == [90]
+
+
+def test_a_row_at_the_watermark_waits_for_rows_at_the_watermark():
+    left, right = rows_at(["a"], [5])[0], rows_at(["a", "a"], [3, 5])[1]
+    run = Run(Case(left, right, ("string",), "bigint"))
+    run.step(left, right.slice(0, 1))
+    run.watermark = 5
+    run.step(*NONE)
+    assert not run.found
+    run.step(NONE[0], right.slice(1))
+    run.watermark = 6
+    run.step(*NONE)
+    assert run.found == run.case.expected()
+
+
+@pytest.mark.parametrize(("direction", "within"), [("backward", None), ("backward", 2), ("forward", 3), ("nearest", 2)])
+@pytest.mark.parametrize("how", HOWS)
+def test_dense_streams(direction, within, how):
+    """Rows close together, a few in every micro-batch; a match may lie far behind the watermark."""
+    draw = random.Random(f"{direction} {within} {how}")
+    sides, order = [], []
+    for side, size in ((LEFT, 60), (RIGHT, 30)):
+        times = [draw.randrange(40) for _ in range(size)]
+        sides.append(rows_at([draw.choice("aaab") for _ in times], times)[side])
+        order.append(sorted(range(size), key=lambda at: times[at] + draw.randint(0, 2)))
+    case = Case(*sides, ("string",), "bigint", direction=direction, within=within, how=how)
+    case = case.replace(left=case.left.set_column(4, "n", pa.array(range(60))))
+    run = Run(case)
+    seen: tuple[list[int], list[int]] = ([], [])
+    while any(order):
+        batch = []
+        for side, rows in enumerate((case.left, case.right)):
+            taken, order[side] = order[side][:3], order[side][3:]
+            batch.append(rows.take(pa.array(taken, pa.int64())))
+            seen[side].extend(batch[side]["t"].to_pylist())
+        run.step(*batch)
+        run.watermark = next_watermark(seen, 2)
+    run.step(*NONE, end=True)
+    assert run.found == case.expected()
+    assert run.counts["late"] == 0

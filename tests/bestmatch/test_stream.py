@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
@@ -236,8 +237,9 @@ def test_state_stays_small_and_late_rows_are_counted():
         run.step([(0, join.batch(rows)), (1, join.batch(rows))], step * 10 or None)
         held = sum(unpack(s).num_rows for name, s in run.state.items() if name[0] in "01")
         assert held <= 50
-    run.step([(0, join.batch([row(1, 3)]))], 490)
-    assert run.counters["late"] == 1
+    # The two would be each other's best.
+    run.step([(0, join.batch([row(1000, 3)])), (1, join.batch([row(1000, 4)]))], 490)
+    assert run.counters["late"] == 2
     assert run.pairs() == Counter({(at, at): 1 for at in range(486)})
 
 
@@ -267,6 +269,63 @@ def test_an_inner_join_takes_back_what_is_beaten():
         (0, 0, "retract"),
         (0, 1, "insert"),
     ]
+    run.step([(1, join.batch([row(2, 1)]))])
+    assert [(r["i0_0"], r["i1_0"], r["_change"]) for r in run.rows[3:]] == [(0, 1, "retract"), (0, 2, "insert")]
+    assert unpack(run.state["best"]).num_rows == 1
+
+
+def test_an_inner_join_holds_the_best_pairs_and_what_may_still_enter_one():
+    join = Join((BY_NAME["t4"],), "inner")
+    run = Run(replace(join.spec(), order=0, disorder="watermark"))
+    for step in range(50):
+        rows = [row(step * 10 + at, step * 10 + at) for at in range(10)]
+        run.step([(0, join.batch(rows)), (1, join.batch(rows[5:]))], step * 10 or None)
+        # Of the last three micro-batches at most; the watermark is one behind.
+        assert sum(unpack(s).num_rows for name, s in run.state.items() if name[0] in "01") <= 30
+    assert run.pairs() == Counter({(at, at): 1 for at in range(500) if at % 10 >= 5})
+    assert unpack(run.state["best"]).num_rows == 250
+
+
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
+def test_a_row_stays_while_a_row_at_the_watermark_can_reach_it(how):
+    join = Join((BY_NAME["t4"],), how)
+    for first in (0, 1):
+        run = Run(replace(join.spec(), order=0, disorder="watermark"))
+        run.step([(first, join.batch([row(0, 1)]))])
+        run.step([], 5)
+        run.step([(1 - first, join.batch([row(0, 5)]))], 5)
+        run.step([], 100)
+        assert run.pairs() == Counter({(0, 0): 1})
+
+
+@pytest.mark.parametrize("disorder", ["ahead", "watermark"])
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
+def test_dense_streams(how, disorder):
+    """Rows close together, a few in every micro-batch, and one stream now and then ahead of the other."""
+    draw = random.Random(how + disorder)
+    join = Join((BY_NAME["t4"], BY_NAME["least h"]), how)
+    sides = [
+        [row(at, t, h=draw.randrange(5)) for at, t in enumerate(sorted(draw.randrange(30) for _ in range(40)))]
+        for _ in (0, 1)
+    ]
+    truth = join.expected(*sides)
+    run = Run(replace(join.spec(), order=0, disorder=disorder, ahead=1))
+    at, watermark = [0, 0], None
+    while at != [40, 40]:
+        segments = []
+        for side in (0, 1):
+            part = sides[side][at[side] : at[side] + draw.choice([0, 0, 1, 1, 4])]
+            at[side] += len(part)
+            if part:
+                segments.append((side, join.batch(part)))
+        run.step(segments, watermark)
+        if how != "inner":
+            assert not run.pairs() - truth
+        if disorder == "watermark" and all(at):
+            watermark = min(rows[end - 1]["t"] for rows, end in zip(sides, at, strict=True))
+    run.step([], watermark, end=True)
+    assert run.pairs() == truth
+    assert run.counters["late"] == 0
 
 
 @given(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.window.harness import make_plan, run_batch, run_stream
-from tests.window.shapes import cases, schedules
+from tests.window.shapes import cases, dense, schedules
 from tests.window.test_stream import delays, spec_of
 
 from dovetail.families.shedding.slices import Slices
@@ -75,6 +75,23 @@ def test_always_a_subset(case, data, width, throttle, sample, algorithm, histogr
     assert run_stream(spec, case.tables, schedule, make=dropping(drop)).found <= expected
 
 
+@pytest.mark.parametrize("inputs", [2, 3])
+@pytest.mark.parametrize("kind", ["harvest", "drop"])
+def test_dense_streams(kind, inputs):
+    """Many rows match: all of them come out at full throttle, and nothing else ever."""
+    case, waits, schedule = dense(inputs, inputs, 24)
+    spec = spec_of(case, streaming=True, delays=waits)
+    exact = case.expected()
+    for throttle in (0.3, 1.0):
+        make = {
+            "harvest": harvesting(Harvest(throttle=throttle, sample_fraction=0.5), 2),
+            "drop": dropping(RandomDrop(throttle=throttle)),
+        }
+        found = run_stream(spec, case.tables, schedule, flush=10_000, make=make[kind]).found
+        assert found == exact if throttle == 1.0 else found < exact
+        assert found
+
+
 MEMORY = st.sampled_from([{}, {"keep": "selected"}, {"memory": "300 B"}, {"memory": 5, "keep": "selected"}])
 
 
@@ -106,6 +123,19 @@ def test_late_rows_and_times_of_results_are_those_of_the_window_join(kind, case,
         found, expected = ([one.get(name, 0) for name in late] for one in (counts, true))
         # A row that is shed before anybody looks at its time is counted as shed alone.
         assert found == expected if kind == "harvest" else all(map(int.__le__, found, expected))
+    for some, every in zip(shed.by_call, exact.by_call, strict=True):
+        assert some <= every
+
+
+def test_late_rows_of_dense_streams_are_those_of_the_window_join():
+    case, waits, schedule = dense(1, 2, 40, late=6)
+    spec = spec_of(case, streaming=True, delays=waits)
+    exact = run_stream(spec, case.tables, schedule, flush=10_000)
+    shed = run_stream(spec, case.tables, schedule, flush=10_000, make=harvesting(Harvest(throttle=0.3), 2))
+    late = [f"late_{alias}" for alias in case.aliases]
+    for counts, true in zip(shed.counters, exact.counters, strict=True):
+        assert [counts.get(name, 0) for name in late] == [true.get(name, 0) for name in late]
+    assert min(exact.total(name) for name in late) > 0
     for some, every in zip(shed.by_call, exact.by_call, strict=True):
         assert some <= every
 

@@ -306,9 +306,10 @@ def test_wake_closes_windows_without_new_rows():
 def test_late_is_a_closed_window_not_a_row_behind_the_watermark():
     driver = Driver(spec_of("A.x <= B.x", 2, "inner", "auto", rows=None, every=EVERY))
     driver.call([(0, rows_at(11))])
-    driver.call([(1, rows_at(10, 19, 9, -5, None))], 18)
+    # The rows at 8 and 9 share a window, and it has closed.
+    driver.call([(0, rows_at(8, first=1)), (1, rows_at(10, 19, 9, -5, None))], 18)
     assert driver.found == Counter([(0, 0), (0, 1)])
-    assert driver.counters["late"] == 2
+    assert driver.counters["late"] == 3
 
 
 def test_rows_that_cannot_match_are_not_held():

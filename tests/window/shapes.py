@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -212,3 +213,28 @@ def schedules(draw: Any, tables: dict[str, pa.Table], delays: list[int]) -> list
             batch += [(side, part) for part in (now[:cut], now[cut:]) if part]
         schedule.append(draw(st.permutations(batch)))
     return schedule
+
+
+def dense(
+    seed: int, inputs: int, rows: int, late: int = 0
+) -> tuple[Case, list[int], list[list[tuple[int, list[int]]]]]:
+    """Rows close together in many micro-batches: windows end at rows, and state has many segments.
+
+    Rows come in the order of their times, but for the delays that it returns, and for what `late` adds to them.
+    """
+    draw = random.Random(seed)
+    waits = [draw.choice([0, 0, 2]) for _ in range(inputs)]
+    tables, sequences = {}, []
+    for alias, wait in zip("ABC", waits, strict=False):
+        times = [draw.randrange(rows // 2) for _ in range(rows)]
+        tables[alias] = table([{"t": t, "k": draw.randrange(3), "s": "", "v": 0.0, "w": 0} for t in times])
+        sequences.append(sorted(range(rows), key=lambda at: times[at] + draw.randint(0, wait + late)))
+    pairs = list(pairwise(tables))
+    conjuncts = [(a, b, Link(f"{a}.k = {b}.k", lambda x, y: x["k"] == y["k"])) for a, b in pairs]
+    bounds = dict.fromkeys(combinations(tables, 2), (-2, 2))
+    cuts = [sorted([0, rows, *(draw.randrange(rows) for _ in range(rows // 2))]) for _ in tables]
+    schedule = [
+        [(side, sequences[side][cuts[side][at] : cuts[side][at + 1]]) for side in range(inputs)]
+        for at in range(rows // 2 + 1)
+    ]
+    return Case(tables, " AND ".join(link.sql for *_, link in conjuncts), 2, [bounds], conjuncts), waits, schedule

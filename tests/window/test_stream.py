@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from dovetail.conditions.join_kind import HOWS
 from dovetail.errors import ArgumentError
-from dovetail.families.window import kernel, state
+from dovetail.families.window import kernel, router, state
 
 from .harness import make_plan, make_spec, run_batch, run_stream
-from .shapes import Case, cases, schedules
+from .shapes import Case, cases, dense, schedules
 
 delays = st.integers(0, 15)
 
@@ -57,6 +57,34 @@ def test_stream_hows(how, case, data, partitions):
     schedule = data.draw(schedules(case.tables, waits))
     joined = run_stream(spec, case.tables, schedule, flush=10_000)
     assert joined.found == case.expected(how)
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("how", HOWS)
+def test_dense_streams(how, seed):
+    case, waits, schedule = dense(seed, 2, 40)
+    spec = spec_of(case, streaming=True, delays=waits, how=how)
+    joined = run_stream(spec, case.tables, schedule, flush=10_000)
+    assert joined.found == case.expected(how)
+    assert sum(joined.total(f"late_{alias}") for alias in case.aliases) == 0
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_three_dense_streams(seed):
+    case, waits, schedule = dense(seed, 3, 24)
+    joined = run_stream(spec_of(case, streaming=True, delays=waits), case.tables, schedule, flush=10_000)
+    assert joined.found == case.expected()
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("how", HOWS)
+def test_dense_batches(how, seed, monkeypatch):
+    """Slices of the length of a window: every row has matches on both sides of a cut."""
+    monkeypatch.setattr(router, "COARSE", 1)
+    case, _, _ = dense(seed, 2, 40)
+    spec = spec_of(case, streaming=False, partitions=3, how=how)
+    assert spec.grid is None if how == "full" else spec.grid.length == 2
+    assert run_batch(spec, case.tables, parts=2).found == case.expected(how)
 
 
 PUBLISHED = [

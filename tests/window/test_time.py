@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from dovetail.families.window import state
+
 from .harness import make_plan, make_spec, run_stream
 from .shapes import table
 
@@ -21,6 +23,21 @@ def test_a_match_leaves_with_its_last_row():
     spec = spec_of(tables, on="A.k = B.k AND B.k = C.k")
     joined = run_stream(spec, tables, [[(0, [0])], [(2, [0])], [(1, [0])]])
     assert [sum(found.values()) for found in joined.by_call] == [0, 0, 1]
+
+
+def test_a_row_stays_until_no_row_can_reach_it():
+    """Windows include their ends, and another row may have the time of the last one."""
+    tables = {"A": rows([10]), "B": rows([15, 15, 16])}
+    joined = run_stream(spec_of(tables), tables, [[(0, [0])], [(1, [0])], [(1, [1])], [(1, [2])]])
+    assert [sum(found.values()) for found in joined.by_call] == [0, 1, 1, 0]
+    assert [counts["held_rows_A"] for counts in joined.counters] == [1, 1, 1, 0]
+
+
+def test_merged_rows_stay_until_no_row_can_reach_them(monkeypatch):
+    monkeypatch.setattr(state, "MANY", 2)
+    tables = {"A": rows([10, 10]), "B": rows([12, 12])}
+    joined = run_stream(spec_of(tables, within=2), tables, [[(0, [0])], [(1, [0])], [(0, [1])], [(1, [1])]])
+    assert [sum(found.values()) for found in joined.by_call] == [0, 1, 1, 2]
 
 
 def test_an_unmatched_row_leaves_when_its_window_closes_and_once():
