@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,9 +15,9 @@ from hypothesis import strategies as st
 
 from dovetail.columns.segments import one_batch, pack, unpack
 from dovetail.columns.structs import nest
+from dovetail.families.asof.join_stages import JoinStage
 from dovetail.families.asof.router import CellOfKeys
 from dovetail.families.asof.spec import DIRECTIONS, HOWS, LEFT, RIGHT
-from dovetail.families.asof.stages import JoinStage
 from dovetail.families.asof.stream import MOST_SEGMENTS, STREAM_METRICS, AsofKernel
 from dovetail.reference.asof import asof_join
 
@@ -48,7 +49,7 @@ class Run:
         if end:
             kernel.end()
         for batch in kernel.results():
-            self.found.update(pair_of(row["l"], row["r"]) for row in nest(batch, self.case.shape()).to_pylist())
+            self.found.update(pair_of(row["l"], row.get("r")) for row in nest(batch, self.case.shape()).to_pylist())
         changes = kernel.changes()
         assert changes.dropped <= set(self.state)
         assert not changes.dropped & set(changes.stored)
@@ -96,7 +97,7 @@ def histories(draw):
         keys,
         "bigint",
         direction=draw(st.sampled_from(DIRECTIONS)),
-        how=draw(st.sampled_from(HOWS)),
+        how=draw(st.sampled_from([*HOWS, "right", "full"])),
         within=draw(st.sampled_from([0, 2, 7])),
         exact=draw(st.booleans()),
         ties=draw(st.sampled_from([(), ("w",)])),
@@ -140,8 +141,49 @@ def is_final(case: Case, found: dict[str, Any], watermark: int | None) -> bool:
     return True
 
 
+def may_be_chosen(case: Case, right: list[dict[str, Any]], watermark: int | None) -> list[dict[str, Any]]:
+    """The right rows that some left row from the watermark on would choose: tried out, one after another."""
+    usable = [row for row in right if row["t"] is not None and all(row[key] is not None for key in case.by)]
+    if not usable:
+        return []
+    latest = max(row["t"] for row in usable)
+    first = min(row["t"] for row in usable) if watermark is None else watermark
+    keys = {tuple(row[key] for key in case.by) for row in usable}
+    moments = range(first - 8, latest + 9) if watermark is None else range(first, latest + 9)
+    left = [dict(zip(case.by, key, strict=True)) | {"t": moment} for key in keys for moment in moments]
+    left += [dict(zip(case.by, key, strict=True)) | {"t": max(first, latest) + 100} for key in keys]
+    found = asof_join(
+        {"L": left, "R": right}, time="t", by=case.by, direction=case.direction, within=case.within, how="inner",
+        allow_exact_matches=case.exact, ties=case.ties,
+    )  # fmt: skip
+    return [pair["R"] for pair in found]
+
+
+def left_results(case: Case, found: list[dict[str, Any]]) -> Iterator[tuple[Any, ...]]:
+    """What left rows and their matches give."""
+    for pair in found:
+        hit = pair["R"] is not None
+        if case.how in ("semi", "anti"):
+            if hit == (case.how == "semi"):
+                yield pair_of(pair["L"], None)
+        elif hit or case.how in ("left", "full"):
+            yield pair_of(pair["L"], pair["R"])
+
+
+def unchosen(case: Case, so_far: Case, watermark: int | None) -> Counter:
+    """Right rows that no left row has for a match, so far, and none of those to come can choose."""
+    right = so_far.right.to_pylist()
+    pairs = asof_join(
+        {"L": so_far.left.to_pylist(), "R": right}, time="t", by=case.by, direction=case.direction, within=case.within,
+        how="full", allow_exact_matches=case.exact, ties=case.ties,
+    )  # fmt: skip
+    taken = {id(pair["R"]) for pair in pairs if pair["L"] is not None}
+    open_rows = {id(row) for row in may_be_chosen(case, right, watermark)}
+    return Counter(pair_of(None, row) for row in right if id(row) not in taken | open_rows)
+
+
 @given(histories())
-@settings(max_examples=60)
+@settings(max_examples=100)
 def test_any_cut_any_restart_any_disorder(history):
     case, batches, delay = history
     run = Run(case)
@@ -157,12 +199,16 @@ def test_any_cut_any_restart_any_disorder(history):
         run.step(*batch)
         so_far = case.replace(left=pa.concat_tables(taken[LEFT]), right=pa.concat_tables(taken[RIGHT]), how="left")
         final = [found for found in so_far.meaning() if is_final(case, found, run.watermark)]
-        wanted = Counter(pair_of(f["L"], f["R"]) for f in final if f["R"] is not None or case.how == "left")
+        wanted = Counter(left_results(case, final))
+        if case.how in ("right", "full"):
+            wanted += unchosen(case, so_far, run.watermark)
         assert run.found - wanted == Counter(), "came out before it was final"
         if case.exact and run.watermark is not None:
             # A row at the watermark itself may come and yet not match; who could tell waits one moment longer.
             sure = [found for found in final if is_final(case, found, run.watermark - 1)]
-            wanted = Counter(pair_of(f["L"], f["R"]) for f in sure if f["R"] is not None or case.how == "left")
+            wanted = Counter(left_results(case, sure))
+            if case.how in ("right", "full") and case.direction != "nearest":
+                wanted += unchosen(case, so_far, run.watermark - 1)
             assert wanted - run.found == Counter(), "did not come out although it was final"
         watermark = next_watermark(seen, delay)
         run.watermark = watermark if run.watermark is None else max(run.watermark, watermark or run.watermark)
@@ -316,3 +362,46 @@ def test_dense_streams(direction, within, how):
     run.step(*NONE, end=True)
     assert run.found == case.expected()
     assert run.counts["late"] == 0
+
+
+def test_an_unmatched_right_row_comes_out_once_although_its_segment_stays():
+    right = rows_at(["a", "a", "b", "c", "d"], [1, 2, 1, 1, 1])[1]
+    run = Run(Case(NONE[0], right, ("string",), "bigint", how="full"))
+    run.step(NONE[0], right)
+    assert (run.wake, run.found.total()) == (3, 0)
+    run.watermark = 10
+    run.step(*NONE)
+    assert [(left, row[:2]) for left, row in run.found.elements()] == [(None, ("a", 1))]
+    assert run.held("R") == 4
+    run.watermark = 20
+    run.step(*NONE)
+    assert run.found.total() == 1
+
+
+def test_a_right_row_remembers_across_restarts_that_it_was_chosen():
+    left, right = rows_at(["a"], [7])[0], rows_at(["a"], [5])[1]
+    run = Run(Case(left, right, ("string",), "bigint", how="right"))
+    run.step(left, right)
+    run.watermark = 10
+    run.step(*NONE)
+    assert run.found.total() == 1
+    assert run.held("R") == 1
+    run.step(NONE[0], rows_at(["a"], [12])[1])
+    run.watermark = 20
+    run.step(*NONE)
+    assert run.found.total() == 1
+    assert run.held("R") == 1
+
+
+@pytest.mark.parametrize(("direction", "wake"), [("backward", 4 + 5 + 1), ("forward", 4 + 1), ("nearest", 4 + 5 + 1)])
+def test_a_cell_asks_to_be_woken_when_an_unmatched_right_row_is_final(direction, wake):
+    right = rows_at(["a", "a"], [30, 4])[1]
+    run = Run(Case(NONE[0], right, ("string",), "bigint", direction=direction, how="right", within=5))
+    run.step(NONE[0], right)
+    assert run.wake == wake
+    run.watermark = wake - 1
+    run.step(*NONE)
+    assert not run.found
+    run.watermark = wake
+    run.step(*NONE)
+    assert [row[1] for _, row in run.found] == [4]

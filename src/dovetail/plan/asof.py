@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from dovetail.columns.sampling import DENSE
 from dovetail.conditions.comparison import KeyType
+from dovetail.conditions.join_kind import JoinKind
 from dovetail.errors import ArgumentError, UnboundedJoinError, UnsupportedTypeError, unknown_alias
 from dovetail.families.asof.encode import tie_kind
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec, Options, Within, distance
@@ -146,9 +147,18 @@ class AsofPlan:
 
     def _final_text(self) -> str:
         left, right = self.inputs
-        if self.options.direction == "backward":
-            return f"a row of {left} leaves once the watermark has passed its time"
-        return f"a row of {left} leaves once the watermark has passed every time at which a nearer {right} could come"
+        text = f"a row of {left} leaves once the watermark has passed its time"
+        if self.options.direction != "backward":
+            text = (
+                f"a row of {left} leaves once the watermark has passed every time at which a nearer {right} could come"
+            )
+        if not self.spec.kind.preserved[RIGHT]:
+            return text
+        ends = {True: ["the next one of its key"] if self.keyed else ["the next one"], False: ["its own time"]}
+        ends_of = ends[self.options.direction != "forward"]
+        if self.options.direction != "forward" and self.given_within is not None:
+            ends_of = [*ends_of, f"its time + {self.given_within}"]
+        return f"{text}; an unmatched row of {right} once it has passed {' or '.join(ends_of)}"
 
 
 def plan_asof(
@@ -163,6 +173,7 @@ def plan_asof(
             hint="cast the columns before the join, such as CAST(t AS TIMESTAMP)",
         )
     mode: Mode = "batch"
+    kind = JoinKind.of(options.how)
     if options.broadcast is not None:
         if options.broadcast not in inputs:
             raise unknown_alias(str(options.broadcast), inputs, where=f"broadcast={options.broadcast!r}")
@@ -170,8 +181,19 @@ def plan_asof(
             raise ArgumentError(
                 f"broadcast={left!r}, whose rows every task would report again", accepted=f"broadcast={right!r}"
             )
+        if kind.preserved[RIGHT]:
+            raise ArgumentError(
+                f"broadcast={right!r} with how={options.how!r}: no task sees what the others choose from {right!r}",
+                accepted="how='inner', 'left', 'semi' or 'anti', or no broadcast=",
+            )
         mode = "broadcast"
     if facts.streams == {left}:
+        if kind.preserved[RIGHT]:
+            raise UnboundedJoinError(
+                f"how={options.how!r} of the stream {left!r} with the static input {right!r}: "
+                f"a row of {right!r} without a match might still find one, for ever",
+                accepted="how='inner', 'left', 'semi' or 'anti', or two streams",
+            )
         mode = "broadcast"
     elif facts.streams == {right}:
         raise ArgumentError(
@@ -199,7 +221,7 @@ def plan_asof(
         options=options,
         within=bound,
         given_within=within,
-        sampled=(not facts.keys if options.sample is None else options.sample) and mode == "batch",
+        sampled=(not facts.keys if options.sample is None else options.sample) and mode == "batch" and spec.cuttable,
         shuffle_partitions=options.partitions or facts.shuffle_partitions,
         spec=spec,
         derived=derived,

@@ -36,12 +36,13 @@ def asof_join(
     by : sequence of str, or mapping of str to sequence of str
         The columns that must be equal: names, or names for each alias.
     direction, within, how, allow_exact_matches, ties
-        As in :func:`dovetail.asof_join`.  Times may be plain numbers.
+        As in :func:`dovetail.asof_join`.  Times may be plain numbers.  The pairs are the same for every `how`: each row
+        of the first input with its best row of the second.
 
     Returns
     -------
     list of dict
-        A row of the first input and its best row of the second, or None, by alias.
+        A row of the first input and its best row of the second, by alias; None for a row that is missing.
 
     Examples
     --------
@@ -49,6 +50,10 @@ def asof_join(
     >>> quotes = [{"t": 2, "bid": 10}, {"t": 4, "bid": 11}, {"t": 7, "bid": 12}]
     >>> asof_join({"trade": trades, "quote": quotes}, time="t", how="left")
     [{'trade': {'t': 5}, 'quote': {'t': 4, 'bid': 11}}, {'trade': {'t': 1}, 'quote': None}]
+    >>> [found["quote"]["bid"] for found in asof_join({"trade": trades, "quote": quotes}, time="t", how="right")]
+    [11, 10, 12]
+    >>> asof_join({"trade": trades, "quote": quotes}, time="t", how="anti")
+    [{'trade': {'t': 1}}]
     """
     left, right = inputs
     times = (time, time) if isinstance(time, str) else (time[left], time[right])

@@ -5,6 +5,14 @@ slice belongs to a cell; a left row goes to the cell of its slice, and nowhere e
 of the bucket, but then it is the last right row of its key before the slice (or the first one behind it).  So every
 task sends those of its own rows along: a few copies for each cut, and no cell has to wait for another.  Copies do
 no harm, because a right row comes out only beside a left row that chose it.
+
+A right join also gives the right rows that nobody chose, and the cell of its slice answers for a row.  If a left row
+of another slice chose it, then so did the left row of that key that is nearest to the slice on that side: there is no
+right row between the two, and that left row is nearer.  So tasks send that left row along as well, and the right row
+nearest to the slice on that side, which tells whether it would be preferred.  A copy of a left row says what it chooses
+and does not come out.  The argument fails in one case, which is not cut: without exact matches, the *nearest* row of a
+left row may lie beyond a right row at its own time, which a nearer left row chooses
+(:attr:`~.spec.AsofSpec.cuttable`).
 """
 
 from __future__ import annotations

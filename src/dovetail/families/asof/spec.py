@@ -15,11 +15,11 @@ from typing import Literal
 
 import pyarrow as pa
 
-from dovetail.columns.layout import HAS_MATCH, PAYLOADS, columns_of
+from dovetail.columns.layout import HAS_MATCH, HAS_ROW, PAYLOADS, columns_of
 from dovetail.conditions.comparison import KeyType, Kind
 from dovetail.conditions.distances import float_distance, is_distance, whole_distance
 from dovetail.conditions.durations import duration
-from dovetail.conditions.join_kind import JoinKind
+from dovetail.conditions.join_kind import HOWS, How, JoinKind
 from dovetail.errors import (
     ArgumentError,
     UnsupportedTypeError,
@@ -30,13 +30,14 @@ from dovetail.errors import (
 )
 
 Direction = Literal["backward", "forward", "nearest"]
-How = Literal["inner", "left"]
 Within = str | timedelta | int | float | Decimal
 
 DIRECTIONS: tuple[Direction, ...] = ("backward", "forward", "nearest")
-HOWS: tuple[How, ...] = ("inner", "left")
 
 LEFT, RIGHT = 0, 1
+
+HAS_LEFT = f"{HAS_ROW}{LEFT}"
+"""Whether the row has a left row; a right row that no left row chose has none."""
 
 
 @dataclass(frozen=True)
@@ -106,10 +107,25 @@ class AsofSpec:
         """What `how` means for the two sides."""
         return JoinKind.of(self.how)
 
-    def output_names(self) -> tuple[str, ...]:
-        """The columns of joined rows: both payloads and, where right rows may be missing, whether there is one."""
-        names = [name for prefix, size in zip(PAYLOADS, self.payload, strict=True) for name in columns_of(prefix, size)]
-        return (*names, HAS_MATCH) if self.kind.outer else tuple(names)
+    @property
+    def cuttable(self) -> bool:
+        """Whether times may cut the rows of a key.
+
+        A cell gives back the right rows of its own slice that nobody chose, and hears of choices in other slices from
+        the nearest left row alone (:mod:`dovetail.families.asof.router`).  That row cannot speak for the others where a
+        right row at the very time of a left row is passed over for one on its other side.
+        """
+        return not (self.kind.preserved[RIGHT] and self.direction == "nearest" and not self.exact)
+
+    def outputs(self) -> tuple[tuple[str, pa.DataType], ...]:
+        """The columns of joined rows: the payloads and, where a side may be missing, whether it is there."""
+        found: list[tuple[str, pa.DataType]] = []
+        for side, emitted in enumerate(self.kind.emitted):
+            if emitted:
+                found += zip(columns_of(PAYLOADS[side], self.payload[side]), self.types[side], strict=True)
+        flags = (HAS_LEFT, HAS_MATCH)
+        found += [(flags[side], pa.bool_()) for side in (RIGHT, LEFT) if self.kind.optional[side]]
+        return tuple(found)
 
     def __post_init__(self) -> None:
         if self.time == "rank":

@@ -10,6 +10,21 @@ an earlier time.  So every left row has a *horizon*, the last time at which a ri
 and it is final when the watermark has passed that.  Of the right rows stay those from the watermark on, the last one
 before it of each key unless rows only look ahead or `within` puts it out of reach, and the matches of left rows that
 wait.
+
+A right join gives a right row that no left row chose once none can: that is the moment at which the row leaves the
+state, for the rule above keeps it exactly as long as somebody may choose it.
+
+    lost a tie          at once: whoever could choose it has a better row
+    backward, nearest   when the watermark passes the next right row of its key, or its own time + within
+    forward             when the watermark passes its own time
+
+Why none can, and none that left has: a left row that waits has its best match among the rows that are there, and rows
+that come can only replace it by a better one, so a row that is not its match now never will be.  A left row that comes
+has a time from the watermark on; looking back from there it finds the last row before the watermark, or a later one,
+first.  And a left row that left had its match before the watermark, so that no row can come any more that ties with the
+match and takes its place.  Whether a row was chosen is a column of its segment, and a row that has come out or been
+evicted is no longer in any segment: it comes out once, across restarts.  Without `within` the last right row of a key
+has no end: it stays, as one row for each key, until a newer one takes its place.
 """
 
 from __future__ import annotations
@@ -25,9 +40,9 @@ from dovetail.columns.layout import COUNTERS
 from dovetail.columns.segments import concat
 from dovetail.families.asof.compiled import RowNumbers, last_before
 from dovetail.families.asof.encode import time_codes, usable
+from dovetail.families.asof.join_stages import PairStage
 from dovetail.families.asof.kernel import RightIndex
 from dovetail.families.asof.spec import LEFT, RIGHT
-from dovetail.families.asof.stages import PairStage
 from dovetail.family import Changes
 
 STREAM_METRICS = ("rows", "late", "evicted", "held_rows", "held_bytes", "ties", "matched", "results", "kernel_us")
@@ -37,6 +52,9 @@ MOST_SEGMENTS = 8
 """Segments of a side in the state; one more, and all of them become one."""
 
 _LETTERS = "LR"
+
+CHOSEN = "x"
+"""The last column of right rows in the state, where unmatched ones come out: whether a left row that left chose it."""
 
 
 class AsofKernel:
@@ -48,7 +66,8 @@ class AsofKernel:
         self.counters = dict.fromkeys(STREAM_METRICS, 0)
         self._segments: tuple[dict[str, pa.RecordBatch], dict[str, pa.RecordBatch]] = ({}, {})
         self._fresh: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
-        self._null_key_rows: list[pa.RecordBatch] = []
+        self._null_key_rows: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
+        self._answers_for_right = self.spec.kind.preserved[RIGHT]
         self._serial = 0
         self._watermark: int | None = None
         self._over = False
@@ -75,9 +94,11 @@ class AsofKernel:
         good = usable(self.spec, rows, side)
         if good is not None:
             if self.spec.kind.preserved[side]:
-                self._null_key_rows.append(rows.filter(pa.array(~good)))
+                self._null_key_rows[side].append(rows.filter(pa.array(~good)))
             rows = rows.filter(pa.array(good))
         if rows.num_rows:
+            if side == RIGHT and self._answers_for_right:
+                rows = rows.append_column(CHOSEN, pa.array(np.zeros(rows.num_rows, dtype=np.bool_)))
             self._fresh[side].append(rows)
 
     def end(self) -> None:
@@ -85,13 +106,15 @@ class AsofKernel:
         self._over = True
 
     def results(self) -> Iterator[pa.RecordBatch]:
-        """Left rows whose match is now certain, each with it."""
+        """Left rows whose match is now certain, each with it; right rows that nobody can choose any more."""
         began = time.perf_counter_ns()
-        for rows in self._null_key_rows:
+        for rows in self._null_key_rows[LEFT]:
             yield from self._joined(rows, None, np.full(rows.num_rows, -1, dtype=np.int32))
+        for rows in self._null_key_rows[RIGHT]:
+            yield from self._unmatched(rows)
         parts = tuple([*self._segments[side].values(), *self._fresh[side]] for side in (LEFT, RIGHT))
         index = RightIndex(self.spec, concat(parts[RIGHT])) if parts[RIGHT] else None
-        waiting_for = np.empty(0, dtype=np.int32)
+        waiting_for = chosen_now = np.empty(0, dtype=np.int32)
         if parts[LEFT]:
             left = concat(parts[LEFT])
             matches = np.full(left.num_rows, -1, dtype=np.int32) if index is None else index.match(left)
@@ -99,7 +122,7 @@ class AsofKernel:
             final = self._passed(horizon)
             chosen = np.flatnonzero(final)
             yield from self._joined(left.take(chosen), index, matches[chosen])
-            waiting_for = matches[~final]
+            waiting_for, chosen_now = matches[~final], matches[chosen]
             if not final.all():
                 self._wake = min(int(horizon[~final].min()), HIGHEST - 1) + 1
             self._keep(LEFT, parts[LEFT], ~final)
@@ -107,7 +130,10 @@ class AsofKernel:
             self.counters["ties"] += index.ties
             needed = self._needed(index, waiting_for[waiting_for >= 0])
             self.counters["evicted"] += index.rows.num_rows - int(np.count_nonzero(needed))
-            self._keep(RIGHT, parts[RIGHT], needed)
+            if self._answers_for_right:
+                yield from self._settle(parts[RIGHT], index, needed, chosen_now[chosen_now >= 0])
+            else:
+                self._keep(RIGHT, parts[RIGHT], needed)
         self.counters["kernel_us"] += (time.perf_counter_ns() - began) // 1000
         for side in self._segments:
             self.counters["held_rows"] += sum(rows.num_rows for rows in side.values())
@@ -131,6 +157,50 @@ class AsofKernel:
         if out is not None:
             self.counters["results"] += out.num_rows
             yield out.drop_columns([COUNTERS])
+
+    def _unmatched(self, right: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        if right.num_rows:
+            self.counters["results"] += right.num_rows
+            yield self.stage.unmatched_right(right).drop_columns([COUNTERS])
+
+    def _settle(
+        self, parts: list[pa.RecordBatch], index: RightIndex, needed: Mask, chosen_now: RowNumbers
+    ) -> Iterator[pa.RecordBatch]:
+        """Remember which right rows were chosen; those that leave without having been come out."""
+        was = index.rows.column(CHOSEN).to_numpy(zero_copy_only=False)
+        chosen = was.copy()
+        chosen[chosen_now] = True
+        yield from self._unmatched(index.rows.take(np.flatnonzero(~needed & ~chosen)))
+        ends = np.cumsum([rows.num_rows for rows in parts])
+        at = parts[0].schema.get_field_index(CHOSEN)
+        marked = []
+        for rows, end in zip(parts, ends.tolist(), strict=True):
+            own = slice(end - rows.num_rows, end)
+            changed = bool((chosen[own] & ~was[own] & needed[own]).any())
+            marked.append(rows.set_column(at, CHOSEN, pa.array(chosen[own])) if changed else rows)
+        due = self._due(index, needed & ~chosen)
+        if due is not None:
+            self._wake = due if self._wake is None else min(due, self._wake)
+        self._keep(RIGHT, marked, needed)
+
+    def _due(self, index: RightIndex, open_rows: Mask) -> int | None:
+        """The first watermark at which a right row can no longer be chosen."""
+        times = index.times
+        if self.spec.direction == "forward":
+            ends = times
+        else:
+            ends = np.full(times.size, HIGHEST, dtype=np.int64)
+            followed = np.ones(times.size, dtype=np.bool_)
+            followed[index.starts[1:] - 1] = False
+            ends[np.flatnonzero(followed)] = times[np.flatnonzero(followed) + 1]
+            if self.spec.within is not None:
+                within = min(int(self.spec.within), HIGHEST)
+                ends = np.minimum(ends, np.where(times > HIGHEST - within, HIGHEST, times + within))
+        ends = ends[open_rows[index.order] & (ends < HIGHEST)]
+        if self._watermark is not None:
+            # The match of a row that waits may be past its own end; it is looked at again when that row leaves.
+            ends = ends[ends >= self._watermark]
+        return int(ends.min()) + 1 if ends.size else None
 
     def _horizon(self, times: Codes, index: RightIndex | None, matches: RowNumbers) -> Codes:
         """The last time at which a right row could still change a match."""
@@ -173,8 +243,9 @@ class AsofKernel:
         """Store what is new, forget what is dead, and rewrite segments of which little is left.
 
         Dead right rows in a segment that stays do no harm: whoever could choose one has a better row.  A left row that
-        has left must not come again.
+        has left must not come again, nor a right row that came out without a match.
         """
+        exact = side == LEFT or self._answers_for_right
         held = self._segments[side]
         names = [*held, *[None] * len(self._fresh[side])]
         ends = np.cumsum([rows.num_rows for rows in parts])
@@ -188,7 +259,7 @@ class AsofKernel:
             elif count == 0:
                 del held[name]
                 self._changes.dropped.add(name)
-            elif count < rows.num_rows and (side == LEFT or 2 * count < rows.num_rows):
+            elif rows is not held[name] or (count < rows.num_rows and (exact or 2 * count < rows.num_rows)):
                 held[name] = self._changes.stored[name] = kept
         added = [rows for rows in fresh if rows.num_rows]
         if added and len(held) >= MOST_SEGMENTS:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import zip_longest
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -14,9 +15,10 @@ from dovetail.columns.layout import COUNTERS, HAS_MATCH, KEY, PAYLOADS, POINT_PA
 from dovetail.columns.structs import Nested
 from dovetail.conditions.comparison import KeyType
 from dovetail.conditions.names import quoted
+from dovetail.families.asof.join_stages import METRICS, BroadcastStage, JoinStage, PairStage
 from dovetail.families.asof.router import CELLS, CellOfKeys, without_sample
-from dovetail.families.asof.spec import LEFT, RIGHT
-from dovetail.families.asof.stages import METRICS, BroadcastStage, FitStage, JoinStage, PairStage, RouteStage
+from dovetail.families.asof.spec import HAS_LEFT, LEFT, RIGHT
+from dovetail.families.asof.stages import FitStage, RouteStage
 from dovetail.families.asof.stream import STREAM_METRICS, AsofKernel
 from dovetail.plan.asof import AsofPlan, Columns, DerivedColumn, Facts, SideFacts
 from dovetail.plan.time_columns import check_final_times
@@ -98,10 +100,16 @@ class _Flat:
 
     def fields(self) -> list[T.StructField]:
         """The columns that the joining stages give."""
-        payload = [field for frame in self.frames for field in frame.schema.fields]
-        named = zip(self.spec.output_names(), [*payload, T.StructField(HAS_MATCH, T.BooleanType())], strict=False)
-        outer = self.spec.kind.outer
-        return [T.StructField(name, field.dataType, field.nullable or outer) for name, field in named]
+        kind = self.spec.kind
+        fields = [
+            field
+            for frame, emitted in zip(self.frames, kind.emitted, strict=True)
+            if emitted
+            for field in frame.schema.fields
+        ]
+        flag = T.StructField("", T.BooleanType())
+        named = zip_longest(self.spec.outputs(), fields, fillvalue=flag)
+        return [T.StructField(name, field.dataType, field.nullable or kind.outer) for (name, _), field in named]
 
     def shape(self) -> list[Nested]:
         """The structs that those columns come out as, one for each input."""
@@ -109,9 +117,10 @@ class _Flat:
             Nested(
                 alias,
                 tuple((name, f"{PAYLOADS[side]}{at}") for at, name in enumerate(self.frames[side].schema.names)),
-                HAS_MATCH if self.spec.kind.optional[side] else None,
+                (HAS_LEFT, HAS_MATCH)[side] if self.spec.kind.optional[side] else None,
             )
             for side, alias in enumerate(self.plan.inputs)
+            if self.spec.kind.emitted[side]
         ]
 
     def joined(self, stage: Stage) -> Joined:
