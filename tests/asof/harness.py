@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -15,10 +15,12 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from dovetail.columns.structs import Nested
-from dovetail.conditions.comparison import KeyType
+from dovetail.conditions.comparison import KeyType, build_step
+from dovetail.conditions.forms import Band, Bound, Inequality, Term
 from dovetail.families.asof.encode import tie_kind
-from dovetail.families.asof.spec import DIRECTIONS, HOWS, AsofSpec, distance
+from dovetail.families.asof.spec import DIRECTIONS, HOWS, AsofSpec, Where, distance
 from dovetail.reference.asof import asof_join
+from dovetail.reference.values import at_most, both, equal, less
 
 INT64 = np.iinfo(np.int64)
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
@@ -80,6 +82,42 @@ KEYS = {
     "boolean": Type(pa.bool_(), st.booleans(), KeyType("BOOLEAN", "int")),
 }
 
+
+@dataclass(frozen=True)
+class Condition:
+    """A condition over both sides: what it means, and the comparison or the column that it is for the kernel."""
+
+    meaning: Callable[[dict[str, Any], dict[str, Any]], bool | None]
+    compared: tuple[Inequality | Band, KeyType] | None = None
+    unequal: str = ""
+    kind: str = ""
+
+
+def _terms(name: str) -> tuple[Term, Term]:
+    return Term("L", name), Term("R", name)
+
+
+def _negated(found: bool | None) -> bool | None:
+    return None if found is None else not found
+
+
+def _apart(left: dict[str, Any], right: dict[str, Any]) -> bool | None:
+    a, b = left["v"], right["v"]
+    return None if a is None or b is None else at_most(a - b, 1.5)
+
+
+_V, _W = KeyType("DOUBLE", "float64"), KeyType("STRING", "rank")
+WHERE = {
+    "v below": Condition(lambda a, b: less(a["v"], b["v"]), (Inequality(*_terms("v"), strict=True), _V)),
+    "v from": Condition(
+        lambda a, b: at_most(b["v"], a["v"]), (Inequality(*reversed(_terms("v")), strict=False), _V)
+    ),
+    "v apart": Condition(_apart, (Band(*_terms("v"), None, Bound(Decimal("1.5"), False)), _V)),
+    "w below": Condition(lambda a, b: less(a["w"], b["w"]), (Inequality(*_terms("w"), strict=True), _W)),
+    "v differs": Condition(lambda a, b: _negated(equal(a["v"], b["v"])), unequal="v", kind="float64"),
+    "w differs": Condition(lambda a, b: _negated(equal(a["w"], b["w"])), unequal="w", kind="rank"),
+}  # fmt: skip
+
 SECONDS = {"36 hours": timedelta(hours=36), "1 second": timedelta(seconds=1)}
 """Tolerances in words, and what they mean."""
 
@@ -97,6 +135,8 @@ class Case:
     within: Any = None
     exact: bool = True
     ties: tuple[str, ...] = ()
+    where: tuple[str, ...] = ()
+    gates: tuple[bool, bool] = (False, False)
 
     @property
     def by(self) -> list[str]:
@@ -120,7 +160,31 @@ class Case:
             how=self.how,
             exact=self.exact,
             within=distance(self.within, TIMES[self.time].key),
+            where=self._where() if self.where else None,
+            gates=tuple(rows.num_columns - 1 if gate else None for gate, rows in self._gated()),
         )
+
+    def _gated(self):
+        return zip(self.gates, (self.left, self.right), strict=True)
+
+    def _where(self) -> Where:
+        conditions = [WHERE[name] for name in self.where]
+        step = build_step([], [one.compared for one in conditions if one.compared], left=frozenset("L"), how="left")
+        names = self.left.column_names, self.right.column_names
+        positions = tuple(
+            tuple(side.index(key.sql) for key in keys)
+            for side, keys in zip(names, (step.point_keys, step.box_keys), strict=True)
+        )
+        unequal = tuple(
+            (names[0].index(one.unequal), names[1].index(one.unequal), one.kind) for one in conditions if one.unequal
+        )
+        return Where(step, positions, unequal)
+
+    def holds(self, left: dict[str, Any], right: dict[str, Any]) -> bool | None:
+        """All further conditions and gates."""
+        parts = [WHERE[name].meaning(left, right) for name in self.where]
+        parts += [row["w"] == "a" for row, gate in zip((left, right), self.gates, strict=True) if gate]
+        return both(*parts)
 
     def shape(self) -> list[Nested]:
         """Joined rows as structs ``l`` and ``r``."""
@@ -141,7 +205,7 @@ class Case:
         return asof_join(
             {"L": self.left.to_pylist(), "R": self.right.to_pylist()},
             time="t", by=self.by, direction=self.direction, within=within, how=self.how,
-            allow_exact_matches=self.exact, ties=self.ties,
+            allow_exact_matches=self.exact, ties=self.ties, where=self.holds,
         )  # fmt: skip
 
     def expected(self) -> Counter:
@@ -167,6 +231,9 @@ def pair_of(left: dict[str, Any] | None, right: dict[str, Any] | None) -> tuple[
 
 def table(kinds: Sequence[pa.DataType], columns: Sequence[list[Any]], names: Sequence[str]) -> pa.Table:
     return pa.table([pa.array(column, kind) for column, kind in zip(columns, kinds, strict=True)], names=list(names))
+
+
+wheres = st.lists(st.sampled_from(sorted(WHERE)), max_size=2, unique=True).map(tuple)
 
 
 @st.composite
@@ -203,4 +270,5 @@ def cases(draw, *, times: Sequence[str] = tuple(TIMES), hows: Sequence[str] = HO
         within=draw(st.none() | st.sampled_from(TIMES[time].within)),
         exact=draw(st.booleans()),
         ties=draw(st.sampled_from([(), ("w",), ("w", "v")])),
+        where=draw(wheres) if draw(st.booleans()) else (),
     )

@@ -8,16 +8,18 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from dovetail.columns.segments import one_batch
 from dovetail.families.asof.encode import KeyNumbers
 from dovetail.families.asof.kernel import RightIndex
+from dovetail.families.asof.where import ConditionIndex, index_of
 
-from .harness import Case, cases, pair_of
+from .harness import Case, cases, pair_of, table
 
 
 def found_by(case: Case) -> Counter:
-    index = RightIndex(case.spec(), one_batch(case.right))
+    index = index_of(case.spec(), one_batch(case.right))
     rows = index.match(one_batch(case.left)).tolist()
     left, right = case.left.to_pylist(), case.right.to_pylist()
     pairs = [(a, right[at] if at >= 0 else None) for a, at in zip(left, rows, strict=True)]
@@ -28,6 +30,49 @@ def found_by(case: Case) -> Counter:
 @settings(max_examples=150)
 def test_every_case_is_the_nested_loop(case):
     assert found_by(case) == case.replace(how="left").expected()
+
+
+@given(cases(), st.integers(1, 9))
+def test_the_first_candidate_of_each_row_is_its_match(case, most):
+    index = ConditionIndex(case.spec(), one_batch(case.right))
+    left, seen = one_batch(case.left), 0
+    found = np.full(left.num_rows, -1, dtype=np.int32)
+    for begin, end, rows, candidates in index.candidates(left, most):
+        assert begin == seen < end
+        assert np.all(np.diff(rows) >= 0)
+        assert rows.size == 0 or begin <= rows[0] <= rows[-1] < end
+        first = np.flatnonzero(np.diff(rows, prepend=-1))
+        found[rows[first]] = candidates[first]
+        seen = end
+    assert seen == left.num_rows
+    assert found.tolist() == index.match(left).tolist()
+
+
+@pytest.mark.parametrize("direction", ["backward", "forward"])
+@pytest.mark.parametrize("rare", [False, True])
+def test_duckdb_agrees_on_conditions_over_larger_data(direction, rare):
+    """Its one inequality is that of the times, so the condition is a difference; without ties.
+
+    A rare match lies far away, behind many blocks of rows without any.
+    """
+    duckdb = pytest.importorskip("duckdb")
+    random = np.random.default_rng(17)
+    size = 20_000
+    prices = random.normal(size=size) + (3.5 if rare else 0)
+    names, types = ["k0", "t", "v"], [pa.string(), pa.int64(), pa.float64()]
+    keys = [[f"key {k}" for k in random.integers(0, 3, size)] for _ in range(2)]
+    quotes = table(types, [keys[0], random.choice(200_000, size, replace=False).tolist(), prices.tolist()], names)
+    lots = [keys[1][:4000], random.integers(0, 200_000, 4000).tolist(), random.normal(size=4000).tolist()]
+    trades = table([*types, pa.int64()], [*lots, list(range(4000))], [*names, "n"])
+    case = Case(trades, quotes, ("string",), "bigint", direction=direction, where=("v from",))
+    found = index_of(case.spec(), one_batch(quotes)).match(one_batch(trades))
+    sign = ">=" if direction == "backward" else "<="
+    rows = duckdb.sql(
+        f"SELECT l.n, r.t FROM trades l ASOF JOIN quotes r ON l.k0 = r.k0 AND l.t {sign} r.t AND l.v - r.v >= 0"
+    ).fetchall()
+    times = quotes["t"].to_numpy()
+    assert {n: int(times[at]) for n, at in enumerate(found.tolist()) if at >= 0} == dict(rows)
+    assert 0 < len(rows) < 4000
 
 
 @pytest.mark.parametrize("key", [-(1 << 63), -1, 0, (1 << 63) - 1])

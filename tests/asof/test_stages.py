@@ -255,7 +255,7 @@ def test_a_right_row_that_another_slice_chose_does_not_come_out_without_a_match(
 
 
 def test_the_nearest_row_beyond_one_at_the_same_time_is_not_cut_off():
-    """The first left row behind the slice of the right row at 0 prefers the one at 10, which the second may not take."""
+    """The first left row behind the slice of the right row at 0 prefers that at 10, which the second may not take."""
     left, right = table([pa.int64()] * 2, [[9, 10], [0, 1]], ["t", "n"]), table([pa.int64()], [[0, 10]], ["t"])
     case = Case(left, right, (), "bigint", direction="nearest", how="right", exact=False)
     assert case.expected() == {(0, (10,)): 1, (1, (0,)): 1}

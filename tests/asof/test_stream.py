@@ -21,7 +21,7 @@ from dovetail.families.asof.spec import DIRECTIONS, HOWS, LEFT, RIGHT
 from dovetail.families.asof.stream import MOST_SEGMENTS, STREAM_METRICS, AsofKernel
 from dovetail.reference.asof import asof_join
 
-from .harness import KEYS, Case, pair_of, table
+from .harness import KEYS, Case, pair_of, table, wheres
 
 TYPES = {"t": pa.int64(), "v": pa.float64(), "w": pa.string(), "n": pa.int64()}
 
@@ -104,6 +104,8 @@ def histories(draw):
     )
     if case.direction == "backward" and draw(st.booleans()):
         case = case.replace(within=None)
+    elif draw(st.sampled_from([False, False, True])):
+        case = case.replace(where=draw(wheres))
     return case, batches, draw(st.integers(0, 6))
 
 
@@ -197,27 +199,34 @@ def test_any_cut_any_restart_any_disorder(history):
             taken[side].append(kept)
             seen[side].extend(t for t in batch[side]["t"].to_pylist() if t is not None)
         run.step(*batch)
-        so_far = case.replace(left=pa.concat_tables(taken[LEFT]), right=pa.concat_tables(taken[RIGHT]), how="left")
-        final = [found for found in so_far.meaning() if is_final(case, found, run.watermark)]
-        wanted = Counter(left_results(case, final))
-        if case.how in ("right", "full"):
-            wanted += unchosen(case, so_far, run.watermark)
-        assert run.found - wanted == Counter(), "came out before it was final"
-        if case.exact and run.watermark is not None:
-            # A row at the watermark itself may come and yet not match; who could tell waits one moment longer.
-            sure = [found for found in final if is_final(case, found, run.watermark - 1)]
-            wanted = Counter(left_results(case, sure))
-            if case.how in ("right", "full") and case.direction != "nearest":
-                wanted += unchosen(case, so_far, run.watermark - 1)
-            assert wanted - run.found == Counter(), "did not come out although it was final"
         watermark = next_watermark(seen, delay)
+        before = run.watermark
         run.watermark = watermark if run.watermark is None else max(run.watermark, watermark or run.watermark)
+        if not case.where:
+            check_what_came_out(case, run, taken, before)
     run.step(case.left.slice(0, 0), case.right.slice(0, 0), end=True)
     expected = case.replace(left=pa.concat_tables(taken[LEFT]), right=pa.concat_tables(taken[RIGHT])).expected()
     assert run.found == expected
     assert run.counts["late"] == late
     assert run.counts["results"] == expected.total()
     assert not run.state
+
+
+def check_what_came_out(case: Case, run: Run, taken: list[list[pa.Table]], watermark: int | None) -> None:
+    """Nothing before it was final, and everything that was."""
+    so_far = case.replace(left=pa.concat_tables(taken[LEFT]), right=pa.concat_tables(taken[RIGHT]), how="left")
+    final = [found for found in so_far.meaning() if is_final(case, found, watermark)]
+    wanted = Counter(left_results(case, final))
+    if case.how in ("right", "full"):
+        wanted += unchosen(case, so_far, watermark)
+    assert run.found - wanted == Counter(), "came out before it was final"
+    if case.exact and watermark is not None:
+        # A row at the watermark itself may come and yet not match; who could tell waits one moment longer.
+        sure = [found for found in final if is_final(case, found, watermark - 1)]
+        wanted = Counter(left_results(case, sure))
+        if case.how in ("right", "full") and case.direction != "nearest":
+            wanted += unchosen(case, so_far, watermark - 1)
+        assert wanted - run.found == Counter(), "did not come out although it was final"
 
 
 def rows_at(keys: list[str], times: list[int]) -> tuple[pa.Table, pa.Table]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from dovetail.conditions.join_kind import How
 from dovetail.reference.assemble import Inputs, Joined, Row, assembled
 from dovetail.reference.values import at_most, equal, less
 
+Condition = Callable[[Row, Row], bool | None]
 Numbered = tuple[int, Row]
 """A row with its position in its input."""
 
@@ -24,6 +25,7 @@ def asof_join(
     how: How = "inner",
     allow_exact_matches: bool = True,
     ties: Sequence[str] = (),
+    where: Condition | None = None,
 ) -> list[Joined]:
     """For every row of the first input, the best row of the second one.
 
@@ -38,6 +40,9 @@ def asof_join(
     direction, within, how, allow_exact_matches, ties
         As in :func:`dovetail.asof_join`.  Times may be plain numbers.  The pairs are the same for every `how`: each row
         of the first input with its best row of the second.
+    where : callable, optional
+        A condition on a row of each input: the best row is the best of those for which it is true.  Unknown (None) is
+        not true.
 
     Returns
     -------
@@ -65,6 +70,8 @@ def asof_join(
         for candidate in enumerate(inputs[right]):
             other = candidate[1]
             if not all(equal(row[a], other[b]) for a, b in zip(*keys, strict=True)):
+                continue
+            if where is not None and not where(row, other):
                 continue
             if equal(moment, other[times[1]]) and not allow_exact_matches:
                 continue

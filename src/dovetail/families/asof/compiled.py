@@ -175,7 +175,7 @@ def tied(times: Codes, starts: Index) -> tuple[Index, Index]:  # pragma: no cove
 
 
 @njit
-def _first_not_below(
+def first_not_below(
     numbers: Index,
     codes: Codes,
     or_equal: bool,
@@ -246,9 +246,9 @@ def match(
     out = np.empty(codes.size, dtype=np.int32)
     both = direction == NEAREST and not exact
     or_equal = exact if direction != FORWARD else not exact
-    firsts = _first_not_below(numbers, codes, or_equal, times, starts, table, begins, shifts)
+    firsts = first_not_below(numbers, codes, or_equal, times, starts, table, begins, shifts)
     # With exact matches the row after the last one at or before is all that nearest needs.
-    seconds = _first_not_below(numbers, codes, True, times, starts, table, begins, shifts) if both else firsts
+    seconds = first_not_below(numbers, codes, True, times, starts, table, begins, shifts) if both else firsts
     for i in range(codes.size):
         g = numbers[i]
         out[i] = -1

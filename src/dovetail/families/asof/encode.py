@@ -28,9 +28,14 @@ def key_columns(spec: AsofSpec, rows: pa.RecordBatch, side: int) -> list[Column]
 
 
 def usable(spec: AsofSpec, rows: pa.RecordBatch, side: int) -> Mask | None:
-    """Rows without NULL in keys and time; None where all are."""
+    """Rows that may match: without NULL in keys, time and what else is compared; None where all may."""
     columns = [*key_columns(spec, rows, side), rows.column(spec.times[side])]
+    if spec.where is not None:
+        columns += [rows.column(at) for at in spec.where.compared(side)]
     mask: Mask | None = None
+    gate = spec.gates[side]
+    if gate is not None:
+        mask = np.asarray(rows.column(gate).to_numpy(zero_copy_only=False), dtype=np.bool_)
     for column in columns:
         if column.null_count:
             mask = valid_mask(column) if mask is None else mask & valid_mask(column)

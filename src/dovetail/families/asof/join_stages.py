@@ -21,6 +21,7 @@ from dovetail.columns.segments import cast_columns, concat, nulls, take_unchecke
 from dovetail.families.asof.compiled import RowNumbers
 from dovetail.families.asof.kernel import RightIndex
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
+from dovetail.families.asof.where import index_of
 
 METRICS = ("rows_left", "rows_right", "copies", "ties", "matched", "results", "cells", "kernel_us")
 """The counters of a cell, in the order in which they leave a task."""
@@ -100,7 +101,7 @@ class _Cell:
     def open(self) -> None:
         """Once all right rows are there."""
         if self.index is None and self.held:
-            self.index = RightIndex(self.stage.spec, concat(self.held))
+            self.index = index_of(self.stage.spec, concat(self.held))
             self.counts["ties"] += self.index.ties
             if self.stage.spec.kind.preserved[RIGHT]:
                 parts = [

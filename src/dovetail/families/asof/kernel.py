@@ -16,7 +16,7 @@ from dovetail.families.asof.compiled import BACKWARD, FORWARD, NEAREST, Index, R
 from dovetail.families.asof.encode import KeyNumbers, key_columns, tie_levels, time_codes, time_floats, usable
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
 
-_DIRECTIONS = {"backward": BACKWARD, "forward": FORWARD, "nearest": NEAREST}
+DIRECTIONS = {"backward": BACKWARD, "forward": FORWARD, "nearest": NEAREST}
 _FARTHEST = (1 << 64) - 1
 
 
@@ -52,17 +52,27 @@ class RightIndex:
     def match(self, left: pa.RecordBatch) -> RowNumbers:
         """For each left row the number of its right row, -1 where it has none."""
         spec = self.spec
-        numbers = self.keys.find(key_columns(spec, left, LEFT), left.num_rows)
-        good = usable(spec, left, LEFT)
-        if good is not None:
-            numbers = np.where(good, numbers, -1)
-        within = spec.within
         return compiled.match(
-            numbers, time_codes(spec, left, LEFT), time_floats(spec, left, LEFT),
+            self.numbers_of(left), time_codes(spec, left, LEFT), time_floats(spec, left, LEFT),
             self.order, self.times, self.values, self.starts, self.table, self.begins, self.shifts,
-            _DIRECTIONS[spec.direction], spec.exact, within is not None,
-            np.uint64(min(within, _FARTHEST) if isinstance(within, int) else 0), float(within or 0),
+            DIRECTIONS[spec.direction], spec.exact, *tolerance(spec),
         )  # fmt: skip
+
+    def numbers_of(self, left: pa.RecordBatch) -> Index:
+        """The number of the key of each left row, -1 where it cannot match."""
+        numbers = self.keys.find(key_columns(self.spec, left, LEFT), left.num_rows)
+        good = usable(self.spec, left, LEFT)
+        return numbers if good is None else np.where(good, numbers, -1)
+
+
+def tolerance(spec: AsofSpec) -> tuple[bool, np.uint64, float]:
+    """Whether there is a largest distance, and that distance in codes and as a float."""
+    within = spec.within
+    return (
+        within is not None,
+        np.uint64(min(within, _FARTHEST) if isinstance(within, int) else 0),
+        float(within or 0),
+    )
 
 
 def last_of_runs(rows: pa.RecordBatch, ties: Sequence[int], chosen: Index | RowNumbers, runs: Index) -> Index:

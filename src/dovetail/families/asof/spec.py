@@ -16,7 +16,7 @@ from typing import Literal
 import pyarrow as pa
 
 from dovetail.columns.layout import HAS_MATCH, HAS_ROW, PAYLOADS, columns_of
-from dovetail.conditions.comparison import KeyType, Kind
+from dovetail.conditions.comparison import KeyType, Kind, Step
 from dovetail.conditions.distances import float_distance, is_distance, whole_distance
 from dovetail.conditions.durations import duration
 from dovetail.conditions.join_kind import HOWS, How, JoinKind
@@ -73,6 +73,29 @@ class Options:
 
 
 @dataclass(frozen=True)
+class Where:
+    """Conditions between a left and a right row, besides their keys and times.
+
+    Attributes
+    ----------
+    step
+        Ranges of right rows in which the keys of left rows must lie, as in a theta join: left rows are its points.
+    columns
+        The positions of the keys of that step in a segment of each side.
+    unequal
+        Positions of a left and a right column that must differ, and the kind of their codes.
+    """
+
+    step: Step
+    columns: tuple[tuple[int, ...], tuple[int, ...]]
+    unequal: tuple[tuple[int, int, Kind], ...] = ()
+
+    def compared(self, side: int) -> tuple[int, ...]:
+        """The columns of a side that must not be NULL."""
+        return (*self.columns[side], *(pair[side] for pair in self.unequal))
+
+
+@dataclass(frozen=True)
 class AsofSpec:
     """An as-of join, in the form the kernels know.
 
@@ -88,6 +111,12 @@ class AsofSpec:
         Positions of right columns, in the order in which they decide between rows with equal keys and times.
     within
         The largest distance, in codes for whole numbers and times, as a float for floats.
+    where
+        Further conditions: the match is the best of the rows that satisfy them.
+    gates
+        The position of a column of each side that says which rows may match at all; None where all may.
+    judged
+        Whether Spark has still to say which pairs satisfy the conditions that only it can evaluate.
     """
 
     payload: tuple[int, int]
@@ -101,6 +130,9 @@ class AsofSpec:
     how: How = "inner"
     exact: bool = True
     within: int | float | None = None
+    where: Where | None = None
+    gates: tuple[int | None, int | None] = (None, None)
+    judged: bool = False
 
     @property
     def kind(self) -> JoinKind:
@@ -108,14 +140,20 @@ class AsofSpec:
         return JoinKind.of(self.how)
 
     @property
+    def picky(self) -> bool:
+        """Whether the match of a row need not be the one nearest in time."""
+        return self.where is not None or self.judged
+
+    @property
     def cuttable(self) -> bool:
         """Whether times may cut the rows of a key.
 
         A cell gives back the right rows of its own slice that nobody chose, and hears of choices in other slices from
         the nearest left row alone (:mod:`dovetail.families.asof.router`).  That row cannot speak for the others where a
-        right row at the very time of a left row is passed over for one on its other side.
+        right row at the very time of a left row is passed over for one on its other side.  And with further conditions
+        a match may lie anywhere.
         """
-        return not (self.kind.preserved[RIGHT] and self.direction == "nearest" and not self.exact)
+        return not self.picky and not (self.kind.preserved[RIGHT] and self.direction == "nearest" and not self.exact)
 
     def outputs(self) -> tuple[tuple[str, pa.DataType], ...]:
         """The columns of joined rows: the payloads and, where a side may be missing, whether it is there."""

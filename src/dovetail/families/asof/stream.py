@@ -9,7 +9,8 @@ an earlier time.  So every left row has a *horizon*, the last time at which a ri
 
 and it is final when the watermark has passed that.  Of the right rows stay those from the watermark on, the last one
 before it of each key unless rows only look ahead or `within` puts it out of reach, and the matches of left rows that
-wait.
+wait.  With further conditions any row may be the best of those that satisfy them: `within` has to bound the join, and
+all right rows in reach of the watermark stay.
 
 A right join gives a right row that no left row chose once none can: that is the moment at which the row leaves the
 state, for the rule above keeps it exactly as long as somebody may choose it.
@@ -17,6 +18,7 @@ state, for the rule above keeps it exactly as long as somebody may choose it.
     lost a tie          at once: whoever could choose it has a better row
     backward, nearest   when the watermark passes the next right row of its key, or its own time + within
     forward             when the watermark passes its own time
+    with conditions     when the watermark passes its own time + within, or looking forward its own time
 
 Why none can, and none that left has: a left row that waits has its best match among the rows that are there, and rows
 that come can only replace it by a better one, so a row that is not its match now never will be.  A left row that comes
@@ -43,6 +45,7 @@ from dovetail.families.asof.encode import time_codes, usable
 from dovetail.families.asof.join_stages import PairStage
 from dovetail.families.asof.kernel import RightIndex
 from dovetail.families.asof.spec import LEFT, RIGHT
+from dovetail.families.asof.where import index_of
 from dovetail.family import Changes
 
 STREAM_METRICS = ("rows", "late", "evicted", "held_rows", "held_bytes", "ties", "matched", "results", "kernel_us")
@@ -113,7 +116,7 @@ class AsofKernel:
         for rows in self._null_key_rows[RIGHT]:
             yield from self._unmatched(rows)
         parts = tuple([*self._segments[side].values(), *self._fresh[side]] for side in (LEFT, RIGHT))
-        index = RightIndex(self.spec, concat(parts[RIGHT])) if parts[RIGHT] else None
+        index = index_of(self.spec, concat(parts[RIGHT])) if parts[RIGHT] else None
         waiting_for = chosen_now = np.empty(0, dtype=np.int32)
         if parts[LEFT]:
             left = concat(parts[LEFT])
@@ -190,9 +193,10 @@ class AsofKernel:
             ends = times
         else:
             ends = np.full(times.size, HIGHEST, dtype=np.int64)
-            followed = np.ones(times.size, dtype=np.bool_)
-            followed[index.starts[1:] - 1] = False
-            ends[np.flatnonzero(followed)] = times[np.flatnonzero(followed) + 1]
+            if not self.spec.picky:
+                followed = np.ones(times.size, dtype=np.bool_)
+                followed[index.starts[1:] - 1] = False
+                ends[np.flatnonzero(followed)] = times[np.flatnonzero(followed) + 1]
             if self.spec.within is not None:
                 within = min(int(self.spec.within), HIGHEST)
                 ends = np.minimum(ends, np.where(times > HIGHEST - within, HIGHEST, times + within))
@@ -231,7 +235,10 @@ class AsofKernel:
             return needed
         needed[index.order[index.times >= self._watermark]] = True
         needed[waiting_for] = True
-        if self.spec.direction != "forward":
+        if self.spec.picky and self.spec.direction != "forward":
+            # Any row in reach may be the best that satisfies the conditions; the plan sees to it that there is a bound.
+            needed[index.order[index.times >= self._watermark - int(self.spec.within or 0)]] = True
+        elif self.spec.direction != "forward":
             last = last_before(index.times, index.starts, self._watermark)
             last = last[last >= 0]
             if self.spec.within is not None:
