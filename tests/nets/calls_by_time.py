@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 from functools import reduce
-from itertools import pairwise
+from itertools import combinations, pairwise, product
 from typing import Any
 
 from pyspark.sql import Window
@@ -85,15 +85,35 @@ def window_call(draw: random.Random, tables: Sequence[Table], *, any_case: bool)
 # --- as of ----------------------------------------------------------------------------------------------------------
 
 MOMENTS = (("k", "i", "sh", "f", "d"), ("k", "i", "sh", "c"), ("k", "i", "sh", "l"), TIMES, ("iv",))
-POLICIES = [
-    (direction, how, keyed, exact, bounded)
-    for direction in ("backward", "forward", "nearest")
-    for how in ("inner", "left")
-    for keyed in (False, True)
-    for exact in (True, False)
-    for bounded in (False, True)
-]
+KEYED = ("", "one", "one", "two", "null-safe", "struct", "array")
+WHERE = ("", "", "right", "left", "order", "differs", "equal", "rest", "several")
+_CHOICES = (
+    ("backward", "forward", "nearest"), HOWS, tuple(dict.fromkeys(KEYED)), (True, False), (False, True),
+    tuple(dict.fromkeys(WHERE)),
+)  # fmt: skip
+"""direction, how, keys, exact matches, a tolerance, further conditions"""
+
+
+def _covering(choices: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+    """Combinations, the first of which have every two choices of two options together at least once; then the rest."""
+    draw = random.Random(6)
+    left = list(product(*choices))
+    draw.shuffle(left)
+    missing = {((i, a), (j, b)) for one in left for (i, a), (j, b) in combinations(enumerate(one), 2)}
+    found = []
+    while missing:
+        best = max(left[:400], key=lambda one: len(missing & set(combinations(enumerate(one), 2))))
+        missing -= set(combinations(enumerate(best), 2))
+        left.remove(best)
+        draw.shuffle(left)
+        found.append(best)
+    return found + left
+
+
+POLICIES = _covering(_CHOICES)
 """Every combination of options; seeds go through them in turn."""
+USUAL = 60
+"""So many of them have every pair of choices; other runs draw from all."""
 
 
 def _distance(a: str, b: str, kinds: Sequence[str]) -> str:
@@ -113,9 +133,17 @@ def _distance(a: str, b: str, kinds: Sequence[str]) -> str:
     return f"CASE WHEN {a} = {b} THEN 0 ELSE {away} END"
 
 
+def _nested(table: Table, keyed: str) -> str:
+    """A struct or an array over columns of a table, sometimes NULL as a whole."""
+    k, f, s = (next(name for domain, name in table.columns if domain == one) for one in ("k", "f", "s"))
+    if keyed == "struct":
+        return f"CASE WHEN {k} <> 1 THEN struct({f} AS a, struct({k} % 2 AS b, {s} AS c) AS d) END"
+    return f"CASE WHEN {k} <> 1 THEN array({f}, CAST({k} % 2 AS FLOAT)) END"
+
+
 def asof_call(draw: random.Random, tables: Sequence[Table], policy: tuple[Any, ...]) -> Call:
     """An as-of join with one combination of options."""
-    direction, how, keyed, exact, bounded = policy
+    direction, how, keyed, exact, bounded, where = policy
     names = draw.choice(ALIASES)[:2]
     chosen = {name: draw.choice(list(tables)) for name in names}
     frames = {name: table.frame for name, table in chosen.items()}
@@ -125,10 +153,35 @@ def asof_call(draw: random.Random, tables: Sequence[Table], policy: tuple[Any, .
     (left, right), (a, b) = names, (f"{name}.{time[name]}" for name in names)
     conditions = []
     by = None
-    if keyed:
-        keys = draw.choice([("k", "i", "sh", "c", "d", "f"), ("s",), ("bo",), ("da",), ("w", "k")])
-        by = {name: str(table.of(draw, keys)) for name, table in chosen.items()}
-        conditions.append(f"{left}.{by[left]} = {right}.{by[right]}")
+    on: list[str] = []
+    plain = [("k", "i", "sh", "c", "d", "f"), ("s",), ("bo",), ("da",), ("w", "k"), ("bi",), ("tn", "ts")]
+    if keyed in ("one", "two"):
+        groups = [draw.choice(plain) for _ in range(1 if keyed == "one" else 2)]
+        by = {name: [str(table.of(draw, keys)) for keys in groups] for name, table in chosen.items()}
+        conditions += [f"{left}.{a} = {right}.{b}" for a, b in zip(by[left], by[right], strict=True)]
+    elif keyed == "null-safe":
+        keys = draw.choice(plain)
+        a_key, b_key = (f"{name}.{table.of(draw, keys)}" for name, table in chosen.items())
+        on.append(draw.choice([f"{a_key} <=> {b_key}", f"{b_key} IS NOT DISTINCT FROM {a_key}"]))
+    elif keyed:
+        frames = {
+            name: frame.withColumn("nest", F.expr(_nested(chosen[name], keyed))) for name, frame in frames.items()
+        }
+        by = {name: ["nest"] for name in names}
+        conditions.append(f"{left}.nest = {right}.nest")
+    writer = Writer(draw, chosen, any_case=False)
+    small = [f"{name}.{chosen[name].of(draw, ('k',))}" for name in names]
+    on += {
+        "": [],
+        "right": [f"{small[1]} > 0"],
+        "left": [f"{small[0]} <> 2"],
+        "order": [writer.connection(left, right, ordered=True)],
+        "differs": [f"{small[1]} <> {small[0]}"],
+        "equal": [f"{small[0]} + 1 = {small[1]}"],
+        "rest": [f"({small[0]} + {small[1]}) % 2 = 0"],
+        "several": [f"{small[0]} <= {small[1]}", f"concat({small[0]}, {small[1]}) <> '11'", f"{small[1]} IS NOT NULL"],
+    }[where]
+    conditions += on
     distance = _distance(a, b, kinds)
     within: Any = None
     if bounded:
@@ -152,8 +205,8 @@ def asof_call(draw: random.Random, tables: Sequence[Table], policy: tuple[Any, .
     row = next(name for domain, name in chosen[left].columns if domain == "id")
     orders = {"backward": [F.expr(moment).desc()], "forward": [F.expr(moment).asc()]}
     orders["nearest"] = [F.expr(distance).asc(), F.expr(moment).asc()]
-    options: dict[str, Any] = {"partitions": draw.choice([1, 2, 3])}
-    if draw.random() < 0.3:
+    options: dict[str, Any] = {"partitions": draw.choice([1, 2, 3]), "on": " AND ".join(on) or None}
+    if draw.random() < 0.3 and how not in ("right", "full"):
         options["broadcast"] = right
     else:
         options["sample"] = draw.choice([True, False, None])
@@ -163,6 +216,21 @@ def asof_call(draw: random.Random, tables: Sequence[Table], policy: tuple[Any, .
     )  # fmt: skip
     first, second = packed(frames)
     ranked = Window.partitionBy(F.col(f"{left}.{row}")).orderBy(*orders[direction], F.col(f"{right}.{ties}").desc())
-    pairs = first.join(second, F.expr(" AND ".join(f"({part})" for part in conditions)), how)
-    oracle = pairs.withColumn("#rank", F.row_number().over(ranked)).where("`#rank` = 1").select(left, right)
+    pairs = first.join(second, F.expr(" AND ".join(f"({part})" for part in conditions)))
+    best = pairs.withColumn("#rank", F.row_number().over(ranked)).where("`#rank` = 1").select(left, right)
+    # The pairs are the same for every how; the rows of a side that are in none of them follow.
+    alone = [
+        rows.join(best.select(F.col(f"{name}.{number}").alias("#n")), F.expr(f"`#n` = {name}.{number}"), kind)
+        for rows, name, number, kind in (
+            (first, left, row, "left_semi" if how == "semi" else "left_anti"), (second, right, ties, "left_anti"),
+        )
+    ]  # fmt: skip
+    missing = {name: F.lit(None).cast(frames[name].schema).alias(name) for name in names}
+    oracle = best
+    if how in ("left", "full"):
+        oracle = oracle.unionByName(alone[0].withColumn(right, missing[right]))
+    if how in ("right", "full"):
+        oracle = oracle.unionByName(alone[1].withColumn(left, missing[left]))
+    if how in ("semi", "anti"):
+        oracle = alone[0]
     return Call(f"asof_join(time={time}, by={by}, within={within}, {policy}, **{options})", ours, oracle)

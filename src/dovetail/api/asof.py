@@ -6,10 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.api.arguments import ASOF, takes_inputs
-from dovetail.conditions.join_kind import Spelling, read_how
+from dovetail.conditions.join_kind import HOWS, How, Spelling, read_how
+from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError
-from dovetail.families.asof.spec import HOWS, Direction, How, Options, Within, names_of
-from dovetail.plan.asof import Columns, plan_asof
+from dovetail.families.asof.spec import Direction, Options, Within, names_of
+from dovetail.plan.asof import plan_asof
+from dovetail.plan.asof_columns import Columns
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -28,6 +30,7 @@ def asof_join(
     how: How | Spelling = "inner",
     allow_exact_matches: bool = True,
     ties: str | Sequence[str] | None = None,
+    on: str | None = None,
     broadcast: str | None = None,
     partitions: int | None = None,
     sample: bool | None = None,
@@ -44,20 +47,27 @@ def asof_join(
         The column that is compared: one name, or a mapping from each alias to its own.  Timestamps, dates, day-time
         intervals or numbers.
     by : str, list of str or dict, optional
-        Columns that must be equal: a name, several, or a mapping from each alias to its own.
+        Columns that must be equal: a name, several, or a mapping from each alias to its own.  Structs and arrays are
+        equal where Spark says so: NULL inside them equals NULL.
     direction : {"backward", "forward", "nearest"}, default "backward"
         ``backward`` takes the latest row at or before, ``forward`` the earliest at or after, ``nearest`` the nearer of
         the two, and the earlier one where both are equally near.
     within : str, timedelta or number, optional
         The largest distance allowed, itself included: a length of time such as ``"10 seconds"``, or a number where
         the time columns are numbers.
-    how : {"inner", "left"}, default "inner"
-        ``inner`` drops rows of the first input without a match; ``left`` keeps them, with NULL for the second input.
+    how : {"inner", "left", "right", "full", "semi", "anti"}, default "inner"
+        The pairs are always those of a row of the first input with its match.  ``inner`` gives these; ``left`` also the
+        rows of the first input without a match, ``right`` the rows of the second that no row of the first has for a
+        match, and ``full`` both, with NULL for the other input.  ``semi`` gives the rows of the first input that have a
+        match, ``anti`` those that have none.
     allow_exact_matches : bool, default True
         Whether a row at exactly the same time matches.
     ties : str or list of str, optional
         Columns of the second input that decide between its rows with equal keys and times: the largest wins.  All its
         columns, from left to right, decide what these leave open.
+    on : str, optional
+        Further conditions over the aliases, in Spark SQL, such as ``"trade.price > quote.bid AND quote.kind <> 'x'"``.
+        The match is the best of the rows that satisfy them.  ``a.k <=> b.k`` is a key for which NULL equals NULL.
     broadcast : str, optional
         The alias of the second input, if it is small enough to be sent to every task whole, which saves the shuffle.
     partitions : int, optional
@@ -82,6 +92,8 @@ def asof_join(
         If an argument names an input or a column that does not exist.
     UnsupportedTypeError
         If the columns have types that cannot be compared, or `within` does not fit the type of `time`.
+    PredicateError
+        If `on` is no condition on rows, or Spark cannot evaluate it.
     UnboundedJoinError
         If nothing bounds how long a row of a stream would have to wait.
 
@@ -93,7 +105,8 @@ def asof_join(
     Notes
     -----
     NULL in `by` or `time` matches nothing.  NaN equals itself and is later than every other number, at a distance
-    beyond any `within`.  Each row of the first input comes out at most once.
+    beyond any `within`.  Each row of the first input comes out at most once.  In a right or full join, a row of the
+    second comes out beside every row that has it for a match, or once without one.
 
     Examples
     --------
@@ -130,5 +143,6 @@ def asof_join(
         by=((), ()) if by is None else names_of(by, (left, right), argument="by"),
         ties=() if ties is None else names_of(ties, (left, right), argument="ties")[1],
     )
-    columns, facts = asof_facts(frames, columns)
+    predicate = None if on is None else parse(on, {alias: frame.columns for alias, frame in frames.items()})
+    columns, facts = asof_facts(frames, columns, predicate)
     return asof_frame(frames, plan_asof((left, right), columns, facts, options, within))

@@ -9,57 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-import pyarrow as pa
-
 from dovetail.columns.sampling import DENSE
 from dovetail.conditions.comparison import KeyType
 from dovetail.conditions.join_kind import JoinKind
+from dovetail.conditions.names import readable
 from dovetail.errors import ArgumentError, UnboundedJoinError, UnsupportedTypeError, unknown_alias
-from dovetail.families.asof.encode import tie_kind
-from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec, Options, Within, distance
+from dovetail.families.asof.spec import RIGHT, AsofSpec, Options, Within, distance
+from dovetail.plan.asof_columns import Columns, Conditions, DerivedColumn, Facts, Names, Segments
 
 Mode = Literal["batch", "stream", "broadcast"]
-Names = tuple[tuple[str, ...], tuple[str, ...]]
-
-
-@dataclass(frozen=True)
-class Columns:
-    """The columns that a call names, for the left and for the right input."""
-
-    time: tuple[str, str]
-    by: Names = ((), ())
-    ties: tuple[str, ...] = ()
-    """Columns of the right input that decide between rows with equal keys and times, before all others."""
-
-
-@dataclass(frozen=True)
-class SideFacts:
-    """What the planner knows of one input: its columns, their Arrow types, and which are compared as they are."""
-
-    names: tuple[str, ...]
-    types: tuple[pa.DataType, ...]
-    ready: frozenset[tuple[str, str]]
-    """(column, type): compared in that type, the column need not be cast."""
-
-
-@dataclass(frozen=True)
-class Facts:
-    """What the planner knows of the inputs: which are streams, the compared types, the session's partitions."""
-
-    streams: frozenset[str]
-    keys: tuple[KeyType, ...]
-    time: KeyType
-    shuffle_partitions: int
-    sides: tuple[SideFacts, SideFacts]
-
-
-@dataclass(frozen=True)
-class DerivedColumn:
-    """A column behind the payload: one in the type in which it is compared, or its JSON text, which has an order."""
-
-    name: str
-    ddl: str | None
-    """The type to cast to; None for the JSON text."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +30,8 @@ class AsofPlan:
     columns: Columns
     keys: tuple[KeyType, ...]
     time: KeyType
+    compared: Names
+    """For each input the columns that hold the keys and, last, the time."""
     options: Options
     within: int | float | None
     given_within: Within | None
@@ -81,6 +41,9 @@ class AsofPlan:
     """The join as its kernels know it."""
     derived: tuple[tuple[DerivedColumn, ...], tuple[DerivedColumn, ...]]
     """What a segment of each side has behind its payload."""
+    filters: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+    """Conditions over one input that its rows must satisfy to take part, as Spark SQL."""
+    conditions: Conditions | None = None
 
     @property
     def keyed(self) -> bool:
@@ -90,14 +53,21 @@ class AsofPlan:
     def text(self) -> str:
         """The plan as lines of text, most important first."""
         left, right = self.inputs
-        by = [f"{left}.{a} = {right}.{b}" for a, b in zip(*self.columns.by, strict=True)]
+        by = [f"{left}.{a} = {right}.{b}" for a, b in self._by()]
         lines = [f"as-of join, {self._mode_text()}, how={self.options.how!r}"]
         rows = [("for each", f"row of {left}, {self._wanted()}")]
         if by:
             rows.append(("where", " AND ".join(by)))
+        if self.conditions is not None:
+            rows += [(("where" if not by else "and"), readable(self.conditions.text))]
+            if self.conditions.rests:
+                rests = " AND ".join(f"({readable(sql)})" for sql in self.conditions.rests)
+                rows.append(("Spark", f"judges every pair that agrees so far: {rests}"))
         order = ", then ".join([*self.columns.ties, "all its columns from left to right"])
         rows.append(("ties", f"of rows of {right} with equal {'keys and ' if by else ''}times the last one by {order}"))
-        rows.append(("kernel", f"{right} sorted{' by key and time' if by else ' by time'}; {left} looks up, unsorted"))
+        sorted_by = " by key and time" if self.keyed else " by time"
+        looks = "searches from its time outward" if self.spec.picky else "looks up"
+        rows.append(("kernel", f"{right} sorted{sorted_by}; {left} {looks}, unsorted"))
         rows.append(("routing", self._routing_text()))
         if self.mode == "stream":
             rows.append(("final", self._final_text()))
@@ -106,16 +76,22 @@ class AsofPlan:
     def identity(self) -> dict[str, str]:
         """What a stream may not change between two runs on one checkpoint."""
         exact = "" if self.options.allow_exact_matches else ", never at the same time"
+        further = {} if self.conditions is None else {"condition": self.conditions.text}
         return {
             "join": "an as-of join",
             "inputs": ", ".join(self.inputs),
             "time": ", ".join(self.columns.time),
             "direction": f"{self.options.direction}{exact}",
             "tolerance": "" if self.within is None else str(self.within),
-            "keys": ", ".join(f"{a} = {b}" for a, b in zip(*self.columns.by, strict=True)),
+            "keys": ", ".join(f"{a} = {b}" for a, b in self._by()),
             "how": self.options.how,
             "rule for ties": ", ".join(self.columns.ties),
+            **further,
         }
+
+    def _by(self) -> list[tuple[str, str]]:
+        """The columns that `by` names."""
+        return [*zip(*self.columns.by, strict=True), *zip(*self.columns.nested, strict=True)]
 
     def _mode_text(self) -> str:
         if self.mode == "broadcast":
@@ -173,6 +149,7 @@ def plan_asof(
             hint="cast the columns before the join, such as CAST(t AS TIMESTAMP)",
         )
     mode: Mode = "batch"
+    conditions = facts.conditions
     kind = JoinKind.of(options.how)
     if options.broadcast is not None:
         if options.broadcast not in inputs:
@@ -209,14 +186,29 @@ def plan_asof(
                 f"direction={options.direction!r} of streams without within=: a row of {left!r} might wait for ever",
                 accepted="within=, such as '1 hour', or direction='backward'",
             )
+        if conditions is not None and conditions.rests:
+            raise ArgumentError(
+                f"on={conditions.text!r} of two streams holds a condition that only Spark can evaluate: "
+                f"{readable(conditions.rests[0])}",
+                accepted="equalities, inequalities, differences within a bound and <> between columns of streams",
+                hint=f"compute a column before the join, and compare it; or join with a static {right!r}",
+            )
+        if conditions is not None and conditions.between and within is None:
+            raise UnboundedJoinError(
+                f"on={conditions.text!r} of streams without within=: any earlier row of {right!r} might be the best "
+                "that satisfies it, so none could ever be forgotten",
+                accepted="within=, such as '1 hour'",
+            )
     bound = distance(within, facts.time)
-    spec, derived = _spec(columns, facts, options, bound)
+    segments = Segments(inputs, columns, facts, options)
+    spec = segments.spec(bound)
     return AsofPlan(
         mode=mode,
         inputs=inputs,
         streams=facts.streams,
         columns=columns,
-        keys=facts.keys,
+        keys=(*facts.keys, *(key.kind for key in facts.computed_keys)),
+        compared=segments.compared_names(spec),
         time=facts.time,
         options=options,
         within=bound,
@@ -224,58 +216,7 @@ def plan_asof(
         sampled=(not facts.keys if options.sample is None else options.sample) and mode == "batch" and spec.cuttable,
         shuffle_partitions=options.partitions or facts.shuffle_partitions,
         spec=spec,
-        derived=derived,
+        derived=segments.derived,
+        filters=segments.filters,
+        conditions=conditions,
     )
-
-
-def _spec(
-    columns: Columns, facts: Facts, options: Options, within: int | float | None
-) -> tuple[AsofSpec, tuple[tuple[DerivedColumn, ...], tuple[DerivedColumn, ...]]]:
-    """The kernels' description of the join, and the columns that it needs behind each payload."""
-    left, right = _Segment(facts.sides[LEFT]), _Segment(facts.sides[RIGHT])
-    keys = [
-        tuple(segment.compared(name, kind) for name, kind in zip(columns.by[side], facts.keys, strict=True))
-        for side, segment in enumerate((left, right))
-    ]
-    times = left.compared(columns.time[LEFT], facts.time), right.compared(columns.time[RIGHT], facts.time)
-    spec = AsofSpec(
-        payload=(len(left.facts.types), len(right.facts.types)),
-        types=(left.facts.types, right.facts.types),
-        keys=(keys[LEFT], keys[RIGHT]),
-        times=times,
-        kinds=tuple(kind.kind for kind in facts.keys),
-        time=facts.time.kind,
-        ties=right.ordered(columns.ties),
-        direction=options.direction,
-        how=options.how,
-        exact=options.allow_exact_matches,
-        within=within,
-    )
-    return spec, (tuple(left.derived), tuple(right.derived))
-
-
-class _Segment:
-    """The columns of one side: its payload, and behind it what is derived from it."""
-
-    def __init__(self, facts: SideFacts) -> None:
-        self.facts = facts
-        self.derived: list[DerivedColumn] = []
-
-    def compared(self, name: str, kind: KeyType) -> int:
-        """Where a key is among the columns; one that is compared in another type becomes a column of its own."""
-        if (name, kind.ddl) in self.facts.ready:
-            return self.facts.names.index(name)
-        return self._add(DerivedColumn(name, kind.ddl))
-
-    def ordered(self, first: tuple[str, ...]) -> tuple[int, ...]:
-        """Where the columns are that decide ties; what has no order of its own is ordered by its text as JSON."""
-        names = self.facts.names
-        positions = []
-        for name in [*first, *[name for name in names if name not in first]]:
-            at = names.index(name)
-            positions.append(at if tie_kind(self.facts.types[at]) else self._add(DerivedColumn(name, None)))
-        return tuple(positions)
-
-    def _add(self, column: DerivedColumn) -> int:
-        self.derived.append(column)
-        return len(self.facts.names) + len(self.derived) - 1

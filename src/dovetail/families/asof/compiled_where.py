@@ -53,7 +53,7 @@ def block_ends(values: Codes, largest: bool) -> tuple[Codes, Index]:  # pragma: 
 
 @njit(inline="always")
 def _holds(
-    i: int, at: int, points: Codes, low: Codes, high: Codes, mine: Codes, other: Codes
+    i: int, at: Any, points: Codes, low: Codes, high: Codes, mine: Codes, other: Codes
 ) -> bool:  # pragma: no cover
     """Whether left row `i` and the right row at a position satisfy every condition."""
     for d in range(points.shape[0]):
@@ -66,7 +66,7 @@ def _holds(
 
 
 @njit(inline="always")
-def _may_hold(i: int, block: int, points: Codes, lows: Codes, highs: Codes) -> bool:  # pragma: no cover
+def _may_hold(i: int, block: Any, points: Codes, lows: Codes, highs: Codes) -> bool:  # pragma: no cover
     """Whether some right row of a block may satisfy the ranges."""
     for d in range(points.shape[0]):  # noqa: SIM110 - Numba compiles no generator
         if points[d, i] < lows[d, block] or points[d, i] > highs[d, block]:
@@ -78,7 +78,7 @@ def _may_hold(i: int, block: int, points: Codes, lows: Codes, highs: Codes) -> b
 def _last_that_holds(
     i: int, begin: int, end: int, points: Codes, low: Codes, high: Codes, mine: Codes, other: Codes,
     lows: Codes, highs: Codes, levels: Index,
-) -> int:  # fmt: skip # pragma: no cover
+) -> Any:  # fmt: skip # pragma: no cover
     """The last position from `begin` up to, not including, `end` that satisfies the conditions, or -1."""
     stop = np.int64(end)
     while stop > begin:
@@ -103,7 +103,7 @@ def _last_that_holds(
 def _first_that_holds(
     i: int, begin: int, end: int, points: Codes, low: Codes, high: Codes, mine: Codes, other: Codes,
     lows: Codes, highs: Codes, levels: Index,
-) -> int:  # fmt: skip # pragma: no cover
+) -> Any:  # fmt: skip # pragma: no cover
     """The first position from `begin` up to, not including, `end` that satisfies the conditions, or -1."""
     at = np.int64(begin)
     while at < end:
@@ -126,7 +126,7 @@ def _first_that_holds(
 
 @njit(inline="always")
 def _near(
-    i: int, at: int, codes: Codes, values: Floats, times: Codes, right_values: Floats, within: Any, float_within: float
+    i: int, at: Any, codes: Codes, values: Floats, times: Codes, right_values: Floats, within: Any, float_within: float
 ) -> bool:  # pragma: no cover
     """Whether the right row at a position is within the tolerance."""
     if times[at] == codes[i]:

@@ -92,7 +92,7 @@ class Where:
 
     def compared(self, side: int) -> tuple[int, ...]:
         """The columns of a side that must not be NULL."""
-        return (*self.columns[side], *(pair[side] for pair in self.unequal))
+        return (*self.columns[side], *(pair[1] if side == RIGHT else pair[0] for pair in self.unequal))
 
 
 @dataclass(frozen=True)

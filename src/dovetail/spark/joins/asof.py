@@ -2,28 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import zip_longest
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
-from dovetail.columns.layout import COUNTERS, HAS_MATCH, KEY, PAYLOADS, POINT_PAYLOAD
-from dovetail.columns.structs import Nested
+from dovetail.columns.layout import COUNTERS, HAS_MATCH, KEY, PAYLOADS, POINT_PAYLOAD, VERDICT
+from dovetail.columns.structs import Nested, nest
 from dovetail.conditions.comparison import KeyType
+from dovetail.conditions.forms import Predicate
 from dovetail.conditions.names import quoted
 from dovetail.families.asof.join_stages import METRICS, BroadcastStage, JoinStage, PairStage
+from dovetail.families.asof.judged import BroadcastCandidates, CandidateStage, FinishStage
 from dovetail.families.asof.router import CELLS, CellOfKeys, without_sample
 from dovetail.families.asof.spec import HAS_LEFT, LEFT, RIGHT
 from dovetail.families.asof.stages import FitStage, RouteStage
 from dovetail.families.asof.stream import STREAM_METRICS, AsofKernel
-from dovetail.plan.asof import AsofPlan, Columns, DerivedColumn, Facts, SideFacts
+from dovetail.plan.asof import AsofPlan
+from dovetail.plan.asof_columns import Columns, ComputedKey, DerivedColumn, Facts, SideFacts
 from dovetail.plan.time_columns import check_final_times
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, shuffled_join
-from dovetail.spark.frames import field_of, identity, is_ansi, same_session, shuffle_partitions
+from dovetail.spark.frames import (
+    Side,
+    conjunction,
+    field_of,
+    identity,
+    is_ansi,
+    nested_fields,
+    never_null,
+    same_session,
+    shuffle_partitions,
+)
+from dovetail.spark.joins.asof_conditions import conditions_of, expanded
 from dovetail.spark.keys import ddl_of
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
@@ -32,8 +46,10 @@ from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
 from dovetail.spark.time_columns import time_column
 from dovetail.spark.types import compared_type
 
+_NESTED = (T.StructType, T.ArrayType)
 
-def asof_facts(frames: Mapping[str, DataFrame], columns: Columns) -> tuple[Columns, Facts]:
+
+def asof_facts(frames: Mapping[str, DataFrame], columns: Columns, on: Predicate | None) -> tuple[Columns, Facts]:
     """The columns in the spelling of the inputs, and what the planner needs to know; refuses what is not there."""
     same_session(frames)
     left, right = frames
@@ -43,36 +59,53 @@ def asof_facts(frames: Mapping[str, DataFrame], columns: Columns) -> tuple[Colum
     time = [field_of(alias, frames[alias], columns.time[side], "time=") for side, alias in enumerate(frames)]
     ties = tuple(field_of(right, frames[right], name, "ties=").name for name in columns.ties)
     ansi = is_ansi(frames)
-    keys = tuple(
-        compared_type(a.dataType, b.dataType, f"{left}.{a.name} = {right}.{b.name}", ansi=ansi)
-        for a, b in zip(*by, strict=True)
-    )
+    keys: list[KeyType] = []
+    computed: list[ComputedKey] = []
+    plain: list[tuple[str, str]] = []
+    nested: list[tuple[str, str]] = []
+    for a, b in zip(*by, strict=True):
+        what = f"{left}.{a.name} = {right}.{b.name}"
+        if isinstance(a.dataType, _NESTED) or isinstance(b.dataType, _NESTED):
+            texts = f"{quoted(left)}.{quoted(a.name)}", f"{quoted(right)}.{quoted(b.name)}"
+            computed += expanded(texts, (a.dataType, b.dataType), what, null_safe=False, ansi=ansi)
+            nested.append((a.name, b.name))
+        else:
+            keys.append(compared_type(a.dataType, b.dataType, what, ansi=ansi))
+            plain.append((a.name, b.name))
+    conditions = None if on is None else conditions_of(frames, on)
     streams = frozenset(alias for alias, frame in frames.items() if frame.isStreaming)
     if len(streams) == 2:
         check_final_times([time_column(alias, frames[alias], time[side].name) for side, alias in enumerate(frames)])
     what = f"{left}.{time[LEFT].name} with {right}.{time[RIGHT].name}"
     compared = compared_type(time[LEFT].dataType, time[RIGHT].dataType, what, ansi=ansi)
-    sides = [
-        _side_facts(frames[alias], [*zip(by[side], keys, strict=True), (time[side], compared)])
-        for side, alias in enumerate(frames)
-    ]
-    facts = Facts(streams, keys, compared, shuffle_partitions(frames), (sides[LEFT], sides[RIGHT]))
-    spelled = [tuple(field.name for field in fields) for fields in by]
-    return Columns((time[LEFT].name, time[RIGHT].name), (spelled[LEFT], spelled[RIGHT]), ties), facts
+    facts = Facts(
+        streams=streams,
+        keys=tuple(keys),
+        time=compared,
+        shuffle_partitions=shuffle_partitions(frames),
+        sides=(_side_facts(frames[left]), _side_facts(frames[right])),
+        computed_keys=(*computed, *(conditions.keys if conditions is not None else ())),
+        conditions=conditions,
+    )
+    return Columns((time[LEFT].name, time[RIGHT].name), _sides(plain), _sides(nested), ties), facts
 
 
-def _side_facts(frame: DataFrame, compared: Sequence[tuple[T.StructField, KeyType]]) -> SideFacts:
+def _sides(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return tuple(a for a, _ in pairs), tuple(b for _, b in pairs)
+
+
+def _side_facts(frame: DataFrame) -> SideFacts:
     fields = frame.schema.fields
     return SideFacts(
         names=tuple(field.name for field in fields),
         types=tuple(to_arrow_type(field.dataType, timezone="UTC") for field in fields),
-        ready=frozenset((field.name, kind.ddl) for field, kind in compared if _is_ready(field.dataType, kind)),
+        ready=frozenset((field.name, ddl) for field in fields for ddl in _ready(field.dataType)),
     )
 
 
-def _is_ready(given: T.DataType, kind: KeyType) -> bool:
-    """Whether a column has the codes of the type in which it is compared; integers of all widths have the same."""
-    return ddl_of(given) == kind.ddl or (kind.ddl == "BIGINT" and isinstance(given, T.IntegralType))
+def _ready(given: T.DataType) -> list[str]:
+    """The types in which a column is compared as it is; integers of all widths have the same codes."""
+    return [ddl_of(given), *(["BIGINT"] if isinstance(given, T.IntegralType) else [])]
 
 
 class _Flat:
@@ -82,19 +115,21 @@ class _Flat:
         self.plan = plan
         self.spec = plan.spec
         self.frames = [frames[alias] for alias in plan.inputs]
+        self.prepared = [_prepared(alias, frames[alias], plan, side) for side, alias in enumerate(plan.inputs)]
         self.sides = self._side(LEFT), self._side(RIGHT)
 
     def _side(self, side: int) -> FlatSide:
         """The payload, the keys that are not in it, and the texts that decide ties."""
-        frame = self.frames[side]
-        columns = [F.col(quoted(name)) for name in frame.columns]
+        columns = [F.col(quoted(name)) for name in self.frames[side].columns]
         columns += [_derived(column) for column in self.plan.derived[side]]
-        return FlatSide(frame, [column.alias(f"{POINT_PAYLOAD}{at}") for at, column in enumerate(columns)])
+        return FlatSide(
+            self.prepared[side], [column.alias(f"{POINT_PAYLOAD}{at}") for at, column in enumerate(columns)]
+        )
 
     def keys(self, side: int) -> list[Column]:
         """The keys and the time alone, in the types in which they are compared."""
         plan = self.plan
-        names, kinds = [*plan.columns.by[side], plan.columns.time[side]], [*plan.keys, plan.time]
+        names, kinds = plan.compared[side], [*plan.keys, plan.time]
         texts = [f"CAST({quoted(name)} AS {kind.ddl})" for name, kind in zip(names, kinds, strict=True)]
         return [F.expr(f"{text} AS {KEY}{at}") for at, text in enumerate(texts)]
 
@@ -107,9 +142,10 @@ class _Flat:
             if emitted
             for field in frame.schema.fields
         ]
-        flag = T.StructField("", T.BooleanType())
-        named = zip_longest(self.spec.outputs(), fields, fillvalue=flag)
-        return [T.StructField(name, field.dataType, field.nullable or kind.outer) for (name, _), field in named]
+        names = [name for name, _ in self.spec.outputs()]
+        fields += [T.StructField(name, T.BooleanType()) for name in names[len(fields) :]]
+        named = zip(names, fields, strict=True)
+        return [T.StructField(name, field.dataType, field.nullable or kind.outer) for name, field in named]
 
     def shape(self) -> list[Nested]:
         """The structs that those columns come out as, one for each input."""
@@ -123,10 +159,53 @@ class _Flat:
             if self.spec.kind.emitted[side]
         ]
 
+    def candidates(self, stage: CandidateStage) -> Joined:
+        """What a stage gives whose pairs Spark has still to judge."""
+        kinds: list[T.DataType] = [field.dataType for frame in self.frames for field in frame.schema.fields]
+        kinds += [T.BooleanType(), T.BooleanType(), T.IntegerType(), T.LongType(), T.LongType()]
+        fields = [T.StructField(name, kind) for (name, _), kind in zip(stage.outputs(), kinds, strict=True)]
+        return Joined(stage, T.StructType([*fields, T.StructField(COUNTERS, T.ArrayType(T.LongType()))]), None)
+
+    def judged(self, pairs: DataFrame, recorder: Recorder) -> DataFrame:
+        """The rows of the join: the first pair of each left row that satisfies what only Spark can evaluate."""
+        conditions = self.plan.conditions
+        structs = [
+            struct
+            for side, flag in ((LEFT, HAS_LEFT), (RIGHT, HAS_MATCH))
+            for struct in Side.of(self.plan.inputs[side], self.frames[side]).structs(
+                PAYLOADS[side], present=F.col(flag)
+            )
+        ]
+        # An alias may be called c0 or R, as our own columns are.  No alias contains a #.
+        both = pairs.select(*structs, F.struct(*pairs.columns).alias("#found"))
+        is_pair = F.col(f"#found.{HAS_MATCH}") & F.col(f"#found.{HAS_LEFT}")
+        verdict = conjunction(conditions.rests if conditions is not None else ("TRUE",))
+        keep = F.coalesce(F.when(is_pair, verdict), F.lit(False))
+        found = both.select("#found.*", keep.alias(VERDICT))
+        fields, shape, finish = self.fields(), self.shape(), FinishStage(self.spec)
+        certain = never_null(fields)
+
+        def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            return (nest(batch, shape, certain) for batch in finish(batches))
+
+        schema = T.StructType(nested_fields(fields, shape, whole=True))
+        return recorder.finished(found.mapInArrow(arrow_function(rows), schema))
+
     def joined(self, stage: Stage) -> Joined:
         """What a joining stage gives: those columns, and its counters."""
         schema = T.StructType([*self.fields(), T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
         return Joined(stage, schema, self.shape())
+
+
+def _prepared(alias: str, frame: DataFrame, plan: AsofPlan, side: int) -> DataFrame:
+    """An input without the rows that its own conditions exclude, and with the columns that are computed."""
+    computed = [f"{column.sql} AS {quoted(column.name)}" for column in plan.derived[side] if column.sql is not None]
+    if not computed and not plan.filters[side]:
+        return frame
+    rows = Side.of(alias, frame).frame
+    if plan.filters[side]:
+        rows = rows.filter(conjunction(plan.filters[side]))
+    return rows.selectExpr(f"{quoted(alias)}.*", *computed)
 
 
 def _derived(column: DerivedColumn) -> Column:
@@ -158,10 +237,16 @@ def _shuffled(flat: _Flat, recorder: Recorder) -> DataFrame:
         partitions=plan.shuffle_partitions,
         held=RIGHT,
     )
+    if flat.spec.judged:
+        pairs = shuffled_join(flat.sides, routed, flat.candidates(CandidateStage(flat.spec)), recorder)
+        return flat.judged(pairs, recorder)
     return shuffled_join(flat.sides, routed, flat.joined(JoinStage(flat.spec)), recorder)
 
 
 def _broadcast(flat: _Flat, recorder: Recorder) -> DataFrame:
+    if flat.spec.judged:
+        candidates = flat.candidates(BroadcastCandidates(flat.spec, packed=recorder.streaming))
+        return flat.judged(broadcast_join(flat.sides[LEFT], flat.sides[RIGHT], candidates, recorder), recorder)
     joined = flat.joined(BroadcastStage(flat.spec, packed=recorder.streaming))
     return broadcast_join(flat.sides[LEFT], flat.sides[RIGHT], joined, recorder)
 
