@@ -60,6 +60,8 @@ class JoinCall:
     why: str
     moved: frozenset[Slice] = frozenset()
     """Conditions of WHERE that the join evaluates."""
+    coalesced: tuple[str, ...] = ()
+    """Columns of USING of a full join: the value of either side."""
 
     @property
     def outputs(self) -> tuple[JoinInput, ...]:

@@ -1,56 +1,77 @@
-"""``ASOF JOIN`` as a call: equalities, one inequality of the times, perhaps a tolerance."""
+"""``ASOF JOIN`` as a call: equalities, one inequality of the times, perhaps a tolerance, and further conditions."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
-from dovetail.conditions.forms import Band, Filter, Predicate, Rest
+from dovetail.conditions.forms import Band, Inequality, Part, Term
+from dovetail.conditions.join_kind import JoinKind
 from dovetail.conditions.literals import Value
 from dovetail.conditions.names import bare, quoted
 from dovetail.errors import in_statement
-from dovetail.statements.calls import Conditions, Facts, JoinCall, aliases_of
+from dovetail.statements.calls import Conditions, Facts, JoinCall, aliases_of, parts_of, plain_column
 from dovetail.statements.steps import Keys, Step, columns_of, commuting, reach_of, sides_of
+from dovetail.statements.syntax.grammar import Slice
 
 _ASOF = "ON with equalities and one inequality of the times, such as t.item = q.item AND t.ts >= q.ts"
 
 
 def asof_call(step: Step, text: str, facts: Facts) -> JoinCall:
     """The call of an ``ASOF JOIN``."""
-    if step.join.how not in ("inner", "left"):
-        raise in_statement(
-            text, step.join.slice.start, f"ASOF {step.join.how.upper()} JOIN", accepted="ASOF [LEFT] JOIN"
-        )
-    if not step.join.on or (step.join.using and not step.join.matched):
-        raise in_statement(text, step.join.slice.start, "ASOF JOIN without ON", accepted=_ASOF)
+    join, kind = step.join, JoinKind.of(step.join.how)
+    if not join.on and not join.using:
+        raise in_statement(text, join.slice.start, "ASOF JOIN without ON", accepted=_ASOF)
     conditions = Conditions(text, columns_of(step, facts))
     keys = Keys(step.inputs, facts)
-    predicate = conditions.parsed(step.join.on)
-    _filters(step, text, predicate, keys)
-    by = [_both(step, text, name, keys, facts) for name in step.join.using]
-    for part in predicate.equalities:
-        left, right = sides_of(step, text, part.left, part.right)
-        by.append((keys.name(left.alias, left.sql), keys.name(right.alias, right.sql)))
-    options = _direction(step, text, predicate)
-    left, right = options.pop("terms")
+    using = [_both(step, text, name, facts) for name in join.using]
+    merged = [bare(left.sql.rpartition(".")[2]) for left, _ in using] if join.how == "full" else []
+    if join.on:
+        compared = _compared(step, text, facts, conditions, keys)
+    else:
+        # The last column of USING is that of the times, as in DuckDB.
+        *using, times = using
+        compared = _Compared(times, {"direction": "backward"})
+    by = [*using, *compared.equal]
     first, second = (one.alias for one in keys.inputs)
+    options: dict[str, Any] = dict(compared.options)
+    left, right = compared.times
     options["time"] = {first: keys.name(left.alias, left.sql), second: keys.name(right.alias, right.sql)}
     if by:
-        options["by"] = {first: [one for one, _ in by], second: [other for _, other in by]}
+        columns = [(keys.name(a.alias, a.sql), keys.name(b.alias, b.sql)) for a, b in by]
+        options["by"] = {first: [one for one, _ in columns], second: [other for _, other in columns]}
+    if compared.further:
+        options["on"] = " AND ".join(f"({conditions.within(sql, keys.inputs)})" for sql in compared.further)
     named = [name.casefold() for name in step.block.hints.get("BROADCAST", ())]
-    if second.casefold() in named:
+    if second.casefold() in named and not kind.preserved[1]:
         options["broadcast"] = second
-    moved = commuting(step, conditions, keys, 0)
+    # Where unmatched rows of the right side come out, a condition on the left one drops them, too.
+    moved = frozenset[Slice]() if kind.preserved[1] else commuting(step, conditions, keys, 0)
+    options["how"] = join.how
     return JoinCall(
-        "asof", tuple(keys.inputs), {**options, "how": step.join.how}, step.slice, "it is an ASOF JOIN", moved
+        "asof", tuple(keys.inputs), options, step.slice, "it is an ASOF JOIN", moved, coalesced=tuple(merged)
     )
 
 
-def _both(step: Step, text: str, name: str, keys: Keys, facts: Facts) -> tuple[str, str]:
+@dataclass(frozen=True)
+class _Compared:
+    """What the conditions of a join compare, left terms first."""
+
+    times: tuple[Term, Term]
+    options: Mapping[str, Any]
+    """The direction, and what else the comparison of the times says."""
+    equal: Sequence[tuple[Term, Term]] = ()
+    further: Sequence[str] = ()
+    """Conditions besides: the match is the best of the rows that satisfy them."""
+
+
+def _both(step: Step, text: str, name: str, facts: Facts) -> tuple[Term, Term]:
     """The columns of the two sides that USING means."""
     columns = []
     for relations in (step.left, (step.join.relation,)):
         found = [
-            (relation.alias, column)
+            Term(relation.alias, f"{quoted(relation.alias)}.{quoted(column)}")
             for relation in relations
             for column in facts.columns[relation.alias]
             if column.casefold() == name.casefold()
@@ -60,54 +81,80 @@ def _both(step: Step, text: str, name: str, keys: Keys, facts: Facts) -> tuple[s
                 text, step.join.slice.start, f"USING ({name}), which {len(found)} columns of one side are called",
                 accepted="a column that each side has once",
             )  # fmt: skip
-        columns.append(keys.name(found[0][0], f"{quoted(found[0][0])}.{quoted(found[0][1])}"))
+        columns.append(found[0])
     return columns[0], columns[1]
 
 
-def _filters(step: Step, text: str, predicate: Predicate, keys: Keys) -> None:
-    """Conditions on one side restrict its rows; a left join keeps its left rows all the same."""
-    further: list[Filter | Rest] = [*predicate.filters, *predicate.rests]
-    for part in further:
-        aliases = aliases_of(part)
-        sides = {keys.side(alias) for alias in aliases}
-        if len(sides) != 1 or (sides == {0} and step.join.how == "left"):
+def _compared(step: Step, text: str, facts: Facts, conditions: Conditions, keys: Keys) -> _Compared:
+    """The conditions of ON taken apart: keys, times, a tolerance, and the others.
+
+    A condition on one side restricts its rows before the join, unless these come out without a match all the same.
+    """
+    predicate = conditions.parsed(step.join.on)
+    links: list[Part] = [*predicate.equalities, *predicate.inequalities, *predicate.bands]
+    crossing = {part: len({keys.side(alias) for alias in aliases_of(part)}) == 2 for part in links}
+    equal = [sides_of(step, text, part.left, part.right) for part in predicate.equalities if crossing[part]]
+    inequalities = [part for part in predicate.inequalities if crossing[part]]
+    bands = [part for part in predicate.bands if crossing[part]]
+    if step.join.matched:
+        first = conditions.parsed(step.join.on[:1])
+        ordering = [part for part in first.inequalities if crossing.get(part)]
+    else:
+        ordering = _of_times(inequalities, facts)
+    used: set[Part] = {part for part in predicate.equalities if crossing[part]}
+    if ordering:
+        times, options = _ordered(step, text, ordering[0], used)
+        for band in bands:
+            far = _tolerance(band, times, options)
+            if sides_of(step, text, band.left, band.right) == times and far is not None and "within" not in options:
+                options["within"] = far
+                used.add(band)
+    else:
+        near = [band for band in bands if reach_of(band) is not None]
+        if len(near) != 1:
             raise in_statement(
-                text, step.join.slice.start, f"ASOF JOIN with the condition {bare(part.sql)}",
-                accepted=_ASOF, hint="put further conditions into WHERE",
+                text, step.join.slice.start, "ASOF JOIN without an inequality of the times", accepted=_ASOF,
+                hint="ABS(t.ts - q.ts) <= INTERVAL 5 SECONDS without an inequality takes the nearest row",
             )  # fmt: skip
-        keys.filtered(next(iter(sides)), part.sql)
+        times = sides_of(step, text, near[0].left, near[0].right)
+        options = {"direction": "nearest", "within": reach_of(near[0])}
+        used.add(near[0])
+    further = []
+    preserved = JoinKind.of(step.join.how).preserved
+    for part in parts_of(predicate):
+        if part in used:
+            continue
+        sides = {keys.side(alias) for alias in aliases_of(part)}
+        if len(sides) == 1 and not preserved[min(sides)]:
+            keys.filtered(min(sides), part.sql)
+        else:
+            further.append(part.sql)
+    return _Compared(times, options, equal, further)
 
 
-def _direction(step: Step, text: str, predicate: Predicate) -> dict[str, Any]:
-    """What the inequality and the band of ON say: the direction, the tolerance and the two times."""
-    at = step.join.slice.start
-    if len(predicate.inequalities) > 1 or len(predicate.bands) > 1:
-        raise in_statement(text, at, "ASOF JOIN with more than one inequality", accepted=_ASOF)
-    bands = [(sides_of(step, text, band.left, band.right), band) for band in predicate.bands]
-    if not predicate.inequalities:
-        if bands and reach_of(bands[0][1]) is not None:
-            return {"direction": "nearest", "within": reach_of(bands[0][1]), "terms": bands[0][0]}
-        raise in_statement(
-            text, at, "ASOF JOIN without an inequality of the times", accepted=_ASOF,
-            hint="ABS(t.ts - q.ts) <= INTERVAL 5 SECONDS without an inequality takes the nearest row",
-        )  # fmt: skip
-    inequality = predicate.inequalities[0]
+def _of_times(inequalities: Sequence[Inequality], facts: Facts) -> list[Inequality]:
+    """The inequality of the times: of several the only one between timestamps, else the first."""
+
+    def is_time(term: Term) -> bool:
+        return plain_column(term.sql, term.alias, facts.timestamps.get(term.alias, ())) is not None
+
+    stamped = [part for part in inequalities if is_time(part.left) and is_time(part.right)]
+    return list(stamped if len(stamped) == 1 else inequalities[:1])
+
+
+def _ordered(
+    step: Step, text: str, inequality: Inequality, used: set[Part]
+) -> tuple[tuple[Term, Term], dict[str, Any]]:
+    """The times that an inequality compares, left one first, and the direction that it asks for."""
+    used.add(inequality)
     left, right = sides_of(step, text, inequality.left, inequality.right)
-    backward = inequality.left is right
-    options: dict[str, Any] = {
-        "direction": "backward" if backward else "forward",
-        "allow_exact_matches": not inequality.strict,
-        "terms": (left, right),
-    }
-    for terms, band in bands:
-        far = reach_of(band) or _one_sided(band, band.left == left, backward)
-        if terms != (left, right) or far is None:
-            raise in_statement(
-                text, at, "ASOF JOIN with a tolerance that cannot be read",
-                accepted="the same two times, such as t.ts - q.ts <= INTERVAL 10 SECONDS",
-            )  # fmt: skip
-        options["within"] = far
-    return options
+    direction = "backward" if inequality.left is right else "forward"
+    return (left, right), {"direction": direction, "allow_exact_matches": not inequality.strict}
+
+
+def _tolerance(band: Band, times: tuple[Term, Term], options: Mapping[str, Any]) -> Value | None:
+    """The largest distance that a band is; None where it says something else."""
+    return reach_of(band) or _one_sided(band, band.left == times[0], options["direction"] == "backward")
 
 
 def _one_sided(band: Band, left_first: bool, backward: bool) -> Value | None:

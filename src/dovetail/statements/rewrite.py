@@ -121,9 +121,21 @@ def holders(call: JoinCall, names: Sequence[str], offer: Offer) -> dict[Attribut
             if attribute.alias in one.members:
                 inner = (attribute.alias, attribute.name) if one.nested else (attribute.name,)
                 places[attribute] = (name, *inner)
-    for number, merged in enumerate(offer.merged):
+    earlier = [name for name in offer.merged if name not in call.coalesced]
+    for number, merged in enumerate(earlier):
         places[Attribute(merged, None)] = (names[0], _merged(number))
     return places
+
+
+def _value(call: JoinCall, base: str, offer: Offer, places: Mapping[Attribute, tuple[str, ...]], one: Attribute) -> str:
+    """A column of the relations as SQL over a join's result."""
+    if one.alias is not None or one.name not in call.coalesced:
+        return ".".join(map(quoted, (base, *places[one])))
+    both = [
+        next(key for key in offer.hidden if key.alias in side.members and key.name.casefold() == one.name.casefold())
+        for side in call.inputs
+    ]
+    return f"coalesce({', '.join('.'.join(map(quoted, (base, *places[key]))) for key in both)})"
 
 
 def from_clause(call: JoinCall, number: int, offer: Offer, further: Sequence[str]) -> str:
@@ -134,8 +146,7 @@ def from_clause(call: JoinCall, number: int, offer: Offer, further: Sequence[str
     parts = [f"{placeholder(base)} AS {quoted(base)}"]
     for alias, attributes in groupby(offer.visible, key=lambda attribute: attribute.alias):
         fields = ", ".join(
-            f"{'.'.join(map(quoted, (base, *places[attribute])))} AS {quoted(attribute.name)}"
-            for attribute in attributes
+            f"{_value(call, base, offer, places, attribute)} AS {quoted(attribute.name)}" for attribute in attributes
         )
         parts.append(f"JOIN LATERAL (SELECT {fields}) AS {quoted(alias or f'{base}_merged')}")
     if further:

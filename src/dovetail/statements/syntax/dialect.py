@@ -31,7 +31,8 @@ class Dovetail(Spark):
 
 _DIALECT = Dovetail()
 _BEGINNINGS = {
-    ("BESTMATCH", "JOIN"), ("ASOF", "JOIN"), ("ASOF", "LEFT"), ("DWINDOW", "("), ("DWINDOW", "="),
+    ("BESTMATCH", "JOIN"), ("ASOF", "JOIN"), ("ASOF", "LEFT"), ("ASOF", "RIGHT"), ("ASOF", "FULL"), ("ASOF", "SEMI"),
+    ("ASOF", "ANTI"), ("ASOF", "INNER"), ("DWINDOW", "("), ("DWINDOW", "="),
     ("WINDOW", "="), ("WINDOW", "("), ("WITHIN", "MEMORY"), ("SHED", "HARVEST"), ("SHED", "RANDOM"),
 }  # fmt: skip
 

@@ -20,6 +20,7 @@ _BEGINNINGS = (
     ("MATCH_CONDITION", "("),
 )  # fmt: skip
 _SIDES = ("LEFT", "RIGHT", "FULL", "INNER")
+_KINDS = ("OUTER", "SEMI", "ANTI")
 _EXTREMES = {"MINIMIZE": False, "MINIMISE": False, "MAXIMIZE": True, "MAXIMISE": True}
 
 
@@ -100,14 +101,15 @@ class DovetailParser(ClauseParser):
     ) -> exp.Join | None:
         first = self._index
         side = self._prev.text.upper() if self._match_texts(_SIDES) else ""
-        self._match_text_seq("OUTER")
-        if self._match_text_seq("BESTMATCH", "JOIN"):
+        kind = self._prev.text.upper() if self._match_texts(_KINDS) else ""
+        if kind in ("", "OUTER") and self._match_text_seq("BESTMATCH", "JOIN"):
             found: exp.Join | None = self._best_join(side)
-        elif side and self._match_text_seq("ASOF", "JOIN", advance=False):
+        elif (side or kind) and self._match_text_seq("ASOF", "JOIN", advance=False):
             # Spark has the side in front of ASOF, DuckDB behind it.
             found = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
-            if found is not None and side != "INNER":
-                found.set("side", side)
+            if found is not None:
+                found.set("side", "" if side == "INNER" else side)
+                found.set("kind", kind)
         else:
             self._retreat(first)
             found = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)

@@ -289,6 +289,11 @@ class _Reader:
         best = node.meta.get("best")
         method = str(node.args.get("method") or "").upper()
         how = _HOWS.get((str(node.args.get("side") or "").upper(), str(node.args.get("kind") or "").upper()))
+        if method == "ASOF" and how is None:
+            raise in_statement(
+                self._text, node.meta["slice"].start, f"ASOF {node.args.get('side')} {node.args.get('kind')} JOIN",
+                accepted="ASOF [LEFT | RIGHT | FULL | SEMI | ANTI] JOIN",
+            )  # fmt: skip
         odd = how is None or node.args.get("using") or node.args.get("pivots") or method != ""
         kind: Kind = "bestmatch" if best else "asof" if method == "ASOF" else "spark" if odd else "plain"
         condition = node.args.get("on")
@@ -297,7 +302,7 @@ class _Reader:
         match: Slice | None = node.meta.get("match")
         return Join(
             relation=self.relation(node.this),
-            how=how or "full",  # what else there may be is nothing that an as-of join can do
+            how=how or "full",
             kind=kind,
             on=(
                 *((match,) if match else ()),
