@@ -6,7 +6,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from typing import Any
 
@@ -67,6 +67,19 @@ TIMES = {
         pa.date32(), st.integers(-4, 4).map(lambda d: date(2026, 1, 1) + timedelta(days=d)),
         KeyType("DATE", "int", micros=86_400_000_000), (timedelta(days=2), "36 hours"),
     ),
+    "string": Type(
+        pa.string(), st.sampled_from(["", "a", "aa", "b", "é", "same first 8, a", "same first 8, b"]),
+        KeyType("STRING", "rank"),
+    ),
+    "wide": Type(
+        pa.decimal128(38, 2),
+        st.integers(-3, 3).map(Decimal) | st.sampled_from([Decimal(2**90), Decimal(-(2**90)), Decimal(10**36 - 1)]),
+        KeyType("DECIMAL(38,2)", "rank", unit=100), (0, 1, Decimal("2.5"), 10**30, 10**40),
+    ),
+    "time": Type(
+        pa.time64("ns"), st.integers(0, 9).map(lambda s: time(23, 59, 50 + s)),
+        KeyType("TIME(6)", "int", micros=1), ("1 second", "3 seconds"),
+    ),
     "timestamp": Type(
         pa.timestamp("us", "UTC"),
         st.integers(-5, 5).map(lambda s: EPOCH + timedelta(seconds=s)) | st.just(datetime(1, 1, 1, tzinfo=UTC)),
@@ -118,7 +131,7 @@ WHERE = {
     "w differs": Condition(lambda a, b: _negated(equal(a["w"], b["w"])), unequal="w", kind="rank"),
 }  # fmt: skip
 
-SECONDS = {"36 hours": timedelta(hours=36), "1 second": timedelta(seconds=1)}
+SECONDS = {"36 hours": timedelta(hours=36), "1 second": timedelta(seconds=1), "3 seconds": timedelta(seconds=3)}
 """Tolerances in words, and what they mean."""
 
 
@@ -136,7 +149,7 @@ class Case:
     exact: bool = True
     ties: tuple[str, ...] = ()
     where: tuple[str, ...] = ()
-    gates: tuple[bool, bool] = (False, False)
+    judged: bool = False
 
     @property
     def by(self) -> list[str]:
@@ -161,11 +174,8 @@ class Case:
             exact=self.exact,
             within=distance(self.within, TIMES[self.time].key),
             where=self._where() if self.where else None,
-            gates=tuple(rows.num_columns - 1 if gate else None for gate, rows in self._gated()),
+            judged=self.judged,
         )
-
-    def _gated(self):
-        return zip(self.gates, (self.left, self.right), strict=True)
 
     def _where(self) -> Where:
         conditions = [WHERE[name] for name in self.where]
@@ -181,10 +191,8 @@ class Case:
         return Where(step, positions, unequal)
 
     def holds(self, left: dict[str, Any], right: dict[str, Any]) -> bool | None:
-        """All further conditions and gates."""
-        parts = [WHERE[name].meaning(left, right) for name in self.where]
-        parts += [row["w"] == "a" for row, gate in zip((left, right), self.gates, strict=True) if gate]
-        return both(*parts)
+        """All further conditions."""
+        return both(*(WHERE[name].meaning(left, right) for name in self.where))
 
     def shape(self) -> list[Nested]:
         """Joined rows as structs ``l`` and ``r``."""
@@ -197,14 +205,17 @@ class Case:
             shapes.append(Nested("r", right, "b" if self.how in ("left", "full") else None))
         return shapes
 
+    def plain_within(self) -> Any:
+        """The tolerance as the nested loop takes it."""
+        if isinstance(self.within, float) and self.time == "decimal":
+            return Decimal(str(self.within))
+        return SECONDS.get(self.within, self.within) if isinstance(self.within, str) else self.within
+
     def meaning(self) -> list[dict[str, Any]]:
         """The nested loop's answer."""
-        within = SECONDS.get(self.within, self.within) if isinstance(self.within, str) else self.within
-        if isinstance(within, float) and self.time == "decimal":
-            within = Decimal(str(within))
         return asof_join(
             {"L": self.left.to_pylist(), "R": self.right.to_pylist()},
-            time="t", by=self.by, direction=self.direction, within=within, how=self.how,
+            time="t", by=self.by, direction=self.direction, within=self.plain_within(), how=self.how,
             allow_exact_matches=self.exact, ties=self.ties, where=self.holds,
         )  # fmt: skip
 
@@ -260,15 +271,17 @@ def cases(draw, *, times: Sequence[str] = tuple(TIMES), hows: Sequence[str] = HO
     keys = tuple(draw(st.lists(st.sampled_from(sorted(KEYS)), max_size=2)))
     time = draw(st.sampled_from(sorted(times)))
     left, right = draw(tables(keys, time, rows=rows))
+    where = draw(wheres) if draw(st.booleans()) else ()
+    far = not (time == "string" or (time == "wide" and where))  # whether distances are known
     return Case(
         left,
         right,
         keys,
         time,
-        direction=draw(st.sampled_from(DIRECTIONS)),
+        direction=draw(st.sampled_from(DIRECTIONS if far else DIRECTIONS[:2])),
         how=draw(st.sampled_from(hows)),
-        within=draw(st.none() | st.sampled_from(TIMES[time].within)),
+        within=draw(st.none() | st.sampled_from(TIMES[time].within)) if far else None,
         exact=draw(st.booleans()),
         ties=draw(st.sampled_from([(), ("w",), ("w", "v")])),
-        where=draw(wheres) if draw(st.booleans()) else (),
+        where=where,
     )

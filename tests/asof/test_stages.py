@@ -19,11 +19,13 @@ from dovetail.columns.codes import order_codes
 from dovetail.columns.layout import CELL_NUMBER, TURN
 from dovetail.columns.segments import one_batch, pack
 from dovetail.columns.structs import nest
-from dovetail.families.asof import router, stages
+from dovetail.families.asof import judged, router, stages
 from dovetail.families.asof.join_stages import METRICS, BroadcastStage, JoinStage
+from dovetail.families.asof.judged import CandidateStage, FinishStage
 from dovetail.families.asof.router import Routing, fit, quantiles, without_sample
 from dovetail.families.asof.spec import LEFT, RIGHT
 from dovetail.families.asof.stages import FitStage, RouteStage
+from dovetail.reference.asof import asof_join
 
 from .harness import TIMES, Case, cases, pair_of, table
 
@@ -67,8 +69,8 @@ def first_only(value: bytes | None, rows: int, *, batch: int) -> pa.Array:
     return pa.array([[value] if at == batch == 0 else None for at in range(rows)], pa.list_(pa.binary()))
 
 
-def joining(case: Case, **options: object) -> JoinStage:
-    kind = BroadcastStage if options else JoinStage
+def joining(case: Case, **options: object) -> JoinStage | CandidateStage:
+    kind = CandidateStage if case.judged else BroadcastStage if options else JoinStage
     stage = kind(case.spec(), **options)
     return pickle.loads(pickle.dumps(stage))
 
@@ -260,3 +262,42 @@ def test_the_nearest_row_beyond_one_at_the_same_time_is_not_cut_off():
     case = Case(left, right, (), "bigint", direction="nearest", how="right", exact=False)
     assert case.expected() == {(0, (10,)): 1, (1, (0,)): 1}
     assert pairs(case, run(case, Knobs(partitions=3, tasks=1, buckets=1, cell_rows=1))) == case.expected()
+
+
+def test_the_last_of_a_slice_is_the_last_by_the_whole_text():
+    """They share the first eight bytes, which is all that a routing sees, and the rule for ties prefers the other."""
+    right = table([pa.string(), pa.float64()], [["same first 8, a", "same first 8, b"], [9.0, 1.0]], ["t", "v"])
+    left = table([pa.string(), pa.int64()], [[f"z{n}" for n in range(6)], list(range(6))], ["t", "n"])
+    case = Case(left, right, (), "string", ties=("v",))
+    found = run(case, Knobs(partitions=3, tasks=1, buckets=1, cell_rows=1, batch_rows=9))
+    assert counters(found)["copies"] > 0
+    assert pairs(case, found) == case.expected() == {(n, ("same first 8, b", 1.0)): 1 for n in range(6)}
+
+
+@given(cases(rows=9), knobs, st.integers(1, 7), st.integers(1, 9), st.data())
+def test_pairs_that_spark_judges_in_any_batches(case, knobs, most, batch_rows, data):
+    """Spark's verdict is drawn for every pair; the nested loop has the same ones for its condition."""
+    numbered = case.right.append_column("j", pa.array(range(case.right.num_rows), pa.int64()))
+    case = case.replace(judged=True, right=numbered)
+    allowed = data.draw(st.sets(st.tuples(st.integers(0, 8), st.integers(0, 8))))
+    with patch.object(judged, "MOST_PAIRS", most):
+        found = run(case, knobs)
+    rows = pa.Table.from_batches([batch.filter(batch["m"].is_null()) for batch in found]) if found else None
+    out = []
+    if rows is not None:
+        names = f"c{case.left.num_columns - 1}", f"d{case.right.num_columns - 1}"
+        numbers = zip(*(rows[name].to_pylist() for name in names), strict=True)
+        verdicts = [one in allowed for one in numbers]  # a row alone has no number on the other side
+        rows = rows.append_column("keep", pa.array(verdicts, pa.bool_()))
+        out = list(FinishStage(case.spec())(rows.to_batches(max_chunksize=batch_rows)))
+    joined: Counter = Counter(
+        pair_of(row["l"], row.get("r")) for batch in out for row in nest(batch, case.shape()).to_pylist()
+    )
+    holds = case.holds
+    meant = asof_join(
+        {"L": case.left.to_pylist(), "R": case.right.to_pylist()},
+        time="t", by=case.by, direction=case.direction, within=case.plain_within(), how=case.how,
+        allow_exact_matches=case.exact, ties=case.ties,
+        where=lambda a, b: (a["n"], b["j"]) in allowed and holds(a, b),
+    )  # fmt: skip
+    assert joined == Counter(pair_of(one["L"], one.get("R")) for one in meant)

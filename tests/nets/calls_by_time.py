@@ -85,6 +85,10 @@ def window_call(draw: random.Random, tables: Sequence[Table], *, any_case: bool)
 # --- as of ----------------------------------------------------------------------------------------------------------
 
 MOMENTS = (("k", "i", "sh", "f", "d"), ("k", "i", "sh", "c"), ("k", "i", "sh", "l"), TIMES, ("iv",))
+ONLY_ORDERED = (("s",), ("bi",))
+"""Domains of times that have no distance."""
+WIDE = ("k", "c", "w")
+"""Domains of times of more than 18 digits where one of them is."""
 KEYED = ("", "one", "one", "two", "null-safe", "struct", "array")
 WHERE = ("", "", "right", "left", "order", "differs", "equal", "rest", "several")
 _CHOICES = (
@@ -126,6 +130,8 @@ def _distance(a: str, b: str, kinds: Sequence[str]) -> str:
             away = f"abs(unix_micros(CAST({a} AS TIMESTAMP)) - unix_micros(CAST({b} AS TIMESTAMP)))"
     elif "iv" in kinds:
         return f"abs({a} - {b})"
+    elif "w" in kinds:
+        away = f"abs(CAST({a} AS DECIMAL(38,4)) - CAST({b} AS DECIMAL(38,4)))"
     elif "l" in kinds or "c" in kinds:
         away = f"abs(CAST({a} AS DECIMAL(38,2)) - CAST({b} AS DECIMAL(38,2)))"
     else:
@@ -147,7 +153,11 @@ def asof_call(draw: random.Random, tables: Sequence[Table], policy: tuple[Any, .
     names = draw.choice(ALIASES)[:2]
     chosen = {name: draw.choice(list(tables)) for name in names}
     frames = {name: table.frame for name, table in chosen.items()}
-    group = draw.choice([g for g in MOMENTS if direction != "nearest" or "d" not in g])
+    groups = [g for g in MOMENTS if direction != "nearest" or "d" not in g]
+    far = bounded or direction == "nearest"
+    groups += [] if far else ONLY_ORDERED
+    groups += [WIDE] if not far or where in ("", "left", "right", "equal") else []
+    group = draw.choice(groups)
     time = {name: str(table.of(draw, group)) for name, table in chosen.items()}
     kinds = [domain_of(chosen[name], time[name]) for name in names]
     (left, right), (a, b) = names, (f"{name}.{time[name]}" for name in names)

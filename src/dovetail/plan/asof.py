@@ -137,17 +137,39 @@ class AsofPlan:
         return f"{text}; an unmatched row of {right} once it has passed {' or '.join(ends_of)}"
 
 
+def _check_time(columns: Columns, facts: Facts, options: Options, within: Within | None) -> None:
+    """Refuse times that cannot be ordered, or whose distances somebody asks for and nobody knows."""
+    time = facts.time
+    if time.ddl == "BOOLEAN":
+        raise UnsupportedTypeError(
+            "time= compares values of type BOOLEAN",
+            accepted="timestamps, dates, times of day, day-time intervals, numbers, text or binary values",
+        )
+    if time.kind != "rank":
+        return
+    asked = "direction='nearest'" if options.direction == "nearest" else f"within={within!r}"
+    if within is None and options.direction != "nearest":
+        return
+    if time.ddl in ("STRING", "BINARY"):
+        raise UnsupportedTypeError(
+            f"{asked}, but the time columns are of type {time.ddl}, whose values have an order and no distance",
+            accepted="direction='backward' or 'forward' without within=",
+            hint=f"cast them before the join, such as CAST({columns.time[0]} AS TIMESTAMP)",
+        )
+    if facts.conditions is not None and facts.conditions.between:
+        raise UnsupportedTypeError(
+            f"{asked} together with on= over both inputs, and times of type {time.ddl}",
+            accepted="times of up to 18 digits, or direction='backward' or 'forward' without within=",
+            hint=f"cast them before the join, such as CAST({columns.time[0]} AS DECIMAL(18,2))",
+        )
+
+
 def plan_asof(
     inputs: tuple[str, str], columns: Columns, facts: Facts, options: Options, within: Within | None
 ) -> AsofPlan:
     """Decide how an as-of join runs, or say why it cannot."""
     left, right = inputs
-    if facts.time.kind == "rank" or facts.time.ddl == "BOOLEAN":
-        raise UnsupportedTypeError(
-            f"time= compares values of type {facts.time.ddl}",
-            accepted="timestamps, dates, day-time intervals, or numbers (decimals of up to 18 digits)",
-            hint="cast the columns before the join, such as CAST(t AS TIMESTAMP)",
-        )
+    _check_time(columns, facts, options, within)
     mode: Mode = "batch"
     conditions = facts.conditions
     kind = JoinKind.of(options.how)

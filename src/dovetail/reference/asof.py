@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -101,6 +102,9 @@ def _distance(a: Any, b: Any) -> Any:
         return 0
     if any(isinstance(value, float) and math.isnan(value) for value in (a, b)):
         return math.nan
+    if isinstance(a, datetime.time):
+        midnight = datetime.date.min
+        a, b = datetime.datetime.combine(midnight, a), datetime.datetime.combine(midnight, b)
     return a - b if less(b, a) else b - a
 
 

@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 import dovetail as dt
 from dovetail import reference
-from dovetail.errors import ArgumentError, UnboundedJoinError, UnknownNameError, UnsupportedTypeError
+from dovetail.errors import ArgumentError, PredicateError, UnboundedJoinError, UnknownNameError, UnsupportedTypeError
 from dovetail.families.asof.stream import STREAM_METRICS
 
 from .streams import put, run, source
@@ -51,9 +51,9 @@ def right_rows(seed: int, size: int) -> list[dict]:
 
 
 def pairs(joined: DataFrame) -> Counter:
-    a, b = joined.columns
-    shown = joined.select(f"{a}.n", F.col(b).isNotNull(), f"{b}.k", f"{b}.t", f"{b}.v")
-    return Counter(tuple(row) for row in shown.collect())
+    a, *others = joined.columns
+    right = [column for b in others for column in (F.col(b).isNotNull(), f"{b}.k", f"{b}.t", f"{b}.v")]
+    return Counter(tuple(row) for row in joined.select(f"{a}.n", *right).collect())
 
 
 def expected(left: list[dict], right: list[dict], **options) -> Counter:
@@ -65,24 +65,25 @@ def expected(left: list[dict], right: list[dict], **options) -> Counter:
         # A collected timestamp is naive, in the zone of the driver.
         return True, row["k"], row["t"].astimezone().replace(tzinfo=None), row["v"]
 
-    return Counter((one["L"]["n"], *flat(one["R"])) for one in found)
+    return Counter((one["L"] and one["L"]["n"], *(flat(one["R"]) if "R" in one else ())) for one in found)
 
 
 @pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
-@pytest.mark.parametrize("how", ["inner", "left"])
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
 def test_batch_is_the_nested_loop(spark, direction, how):
     left, right = left_rows(1, 60), right_rows(2, 80)
     frames = {
         "L": spark.createDataFrame(left, LEFT).repartition(3),
         "R": spark.createDataFrame(right, RIGHT).repartition(2),
     }
-    for by, within, options in (
+    calls = (
         (["k"], None, {}),
         (["k"], timedelta(seconds=2), {"sample": True}),
         ([], None, {}),
         ([], timedelta(seconds=0.5), {"sample": False}),
-        (["k"], None, {"broadcast": "R"}),
-    ):
+        (["k"], None, {"broadcast": "R"} if how not in ("right", "full") else {"partitions": 1}),
+    )
+    for by, within, options in calls if how in ("inner", "left") else calls[::2]:
         joined = dt.asof_join(frames, by=by or None, time="t", direction=direction, how=how, within=within, **options)
         truth = expected(left, right, by=by, time="t", direction=direction, how=how, within=within)
         assert truth.total() > 5
@@ -134,6 +135,50 @@ def test_dates_and_strict_matches(spark):
     assert found == {1: None, 2: 1, 5: None}
 
 
+def test_times_of_day_text_and_wide_decimals(spark):
+    before = spark.conf.get("spark.sql.timeType.enabled")
+    spark.conf.set("spark.sql.timeType.enabled", "true")
+    try:
+        days = spark.sql("SELECT make_time(9, id, 0) AS at, id, CAST(id AS STRING) AS text FROM range(0, 30, 10)")
+        asked = spark.sql("SELECT make_time(9, 14, 59.5) AS at, '10x' AS text")
+        frames = {"a": asked, "b": days}
+        near = dt.asof_join(frames, time="at", direction="nearest", within="5 minutes")
+        assert [row.b.id for row in near.collect()] == [10]
+        assert dt.asof_join(frames, time="at", within="4 minutes").count() == 0
+        assert [row.b.id for row in dt.asof_join(frames, time="text").collect()] == [10]
+        assert [row.b.id for row in dt.asof_join(frames, time="text", direction="forward").collect()] == [20]
+        assert dt.asof_join(frames, time="at", by="at", how="left").where("b IS NOT NULL").count() == 0
+    finally:
+        spark.conf.set("spark.sql.timeType.enabled", before)
+    wide = "CAST({} AS DECIMAL(38,2))"
+    left = spark.range(1).selectExpr(f"{wide.format('1e30')} + 7.5 AS t")
+    right = spark.range(3).selectExpr(f"{wide.format('1e30')} + id * 5 AS t", "id")
+    found = dt.asof_join({"l": left, "r": right}, time="t", direction="nearest", within=3)
+    assert [row.r.id for row in found.collect()] == [1]
+    assert dt.asof_join({"l": left, "r": right}, time="t", within=2).count() == 0
+
+
+def test_keys_within_structs_and_arrays(spark):
+    """NULL, NaN and zeros inside a key are values; a key that is NULL as a whole matches nothing."""
+    nan, t = float("nan"), "t int"
+    kinds = "struct<a:double,b:struct<c:string>>"
+    given = [(nan, ("x",)), (-0.0, (None,)), (None, None), (1.0, ("y",)), None]
+    left = spark.createDataFrame([(n, key, 5) for n, key in enumerate(given)], f"n int, k {kinds}, {t}")
+    right = spark.createDataFrame(
+        [((nan, ("x",)), 1), ((0.0, (None,)), 2), ((None, None), 3), ((1.0, ("z",)), 4), (None, 4)], f"k {kinds}, {t}"
+    )
+    found = dt.asof_join({"l": left, "r": right}, by="k", time="t")
+    assert {row.l.n: row.r.t for row in found.collect()} == {0: 1, 1: 2, 2: 3}
+    safe = dt.asof_join({"l": left, "r": right}, on="l.k <=> r.k", time="t")
+    assert {row.l.n: row.r.t for row in safe.collect()} == {0: 1, 1: 2, 2: 3, 4: 4}
+    lists = "k array<timestamp>"
+    stamps = [[NOON, None], [NOON + timedelta(microseconds=1), None], [], None]
+    left = spark.createDataFrame([(n, key, 5) for n, key in enumerate(stamps)], f"n int, {lists}, {t}")
+    right = spark.createDataFrame([(key, at) for at, key in enumerate(stamps)], f"{lists}, {t}")
+    found = dt.asof_join({"l": left, "r": right}, by="k", time="t", how="left")
+    assert {row.l.n: row.r and row.r.t for row in found.collect()} == {0: 0, 1: 1, 2: 2, 3: None}
+
+
 def test_pandas_agrees(spark):
     random = np.random.default_rng(5)
     left = pd.DataFrame({"t": np.sort(random.integers(0, 5000, 400)), "k": random.integers(0, 5, 400), "n": range(400)})
@@ -157,7 +202,20 @@ def test_pandas_agrees(spark):
     [
         ({"time": "x"}, UnknownNameError, "time= names the column l.x"),
         ({"time": "t", "by": "nope"}, UnknownNameError, "by= names the column l.nope"),
-        ({"time": "k"}, UnsupportedTypeError, "time= compares values of type STRING"),
+        (
+            {"time": "k", "within": 5},
+            UnsupportedTypeError,
+            "within=5, but .* STRING, whose values have an order",
+        ),
+        ({"time": "k", "direction": "nearest"}, UnsupportedTypeError, "direction='nearest', but the time columns are"),
+        ({"time": "b"}, UnsupportedTypeError, "time= compares values of type BOOLEAN"),
+        ({"time": "t", "on": "l.n >"}, PredicateError, "on|breaks off|cannot be read"),
+        ({"time": "t", "on": "l.n + r.v"}, PredicateError, "not a condition"),
+        ({"time": "t", "on": "l.none = r.v"}, UnknownNameError, "none"),
+        ({"time": "t", "on": "l.n > rand() + r.v"}, PredicateError, "non-deterministic"),
+        ({"time": "t", "on": "array(l.n) = array(r.k)"}, UnsupportedTypeError, r"array<bigint> with array<string>"),
+        ({"time": "t", "on": "map(l.k, 1) <=> r.k"}, UnsupportedTypeError, "map<"),
+        ({"time": "t", "broadcast": "r", "how": "full"}, ArgumentError, "no task sees what the others choose"),
         ({"time": "t", "by": {"l": "k"}}, ArgumentError, "by= has no entry for r"),
         ({"time": "t", "by": {"l": ["k", "n"], "r": ["k"]}}, ArgumentError, "names 2 column"),
         ({"time": "t", "by": {"l": "k", "z": "k"}}, UnknownNameError, "'z'"),
@@ -166,7 +224,7 @@ def test_pandas_agrees(spark):
         ({"time": {"l": "n", "r": "v"}, "within": "5 s"}, UnsupportedTypeError, "is not a number"),
         ({"time": {"l": "n", "r": "v"}, "within": -1}, ArgumentError, "within=-1"),
         ({"time": "t", "direction": "back"}, ArgumentError, "direction='back'"),
-        ({"time": "t", "how": "full"}, ArgumentError, "how='full'"),
+        ({"time": "t", "how": "fully"}, ArgumentError, "how='fully'"),
         ({"time": "t", "broadcast": "l"}, ArgumentError, "broadcast='l'"),
         ({"time": "t", "ties": "n"}, UnknownNameError, "ties= names the column r.n"),
         ({"time": "t", "allow_exact_matches": 1}, ArgumentError, "allow_exact_matches=1"),
@@ -174,7 +232,10 @@ def test_pandas_agrees(spark):
     ],
 )
 def test_refusals(spark, options, error, words):
-    frames = {"l": spark.createDataFrame([], LEFT), "r": spark.createDataFrame([], RIGHT)}
+    frames = {
+        "l": spark.createDataFrame([], LEFT).withColumn("b", F.lit(True)),
+        "r": spark.createDataFrame([], RIGHT).withColumn("b", F.lit(True)),
+    }
     with pytest.raises(error, match=words):
         dt.asof_join(frames, **options)
 
@@ -199,13 +260,31 @@ def stream(spark, folder: Path, schema: str) -> DataFrame:
     return source(spark, folder, schema).withWatermark("t", "5 seconds")
 
 
+MEANINGS = {
+    None: None,
+    "L.n % 3 <> 0 AND R.v > 20": lambda a, b: a["n"] % 3 != 0 and b["v"] is not None and b["v"] > 20,
+    "L.k <=> R.k AND L.n > R.v / 4": lambda a, b: a["k"] == b["k"] and b["v"] is not None and a["n"] > b["v"] / 4,
+    "L.n > R.v / 4 AND R.v <> 7": lambda a, b: b["v"] is not None and a["n"] > b["v"] / 4 and b["v"] != 7,
+    "(L.n + R.v) % 2 = 0": lambda a, b: b["v"] is not None and (a["n"] + b["v"]) % 2 == 0,
+}
+
+
 def moved(rows: list[dict], seconds: int) -> list[dict]:
     return [row | {"t": None if row["t"] is None else row["t"] + timedelta(seconds=seconds)} for row in rows]
 
 
 @pytest.mark.usefixtures("few_partitions")
-@pytest.mark.parametrize(("direction", "by"), [("backward", "k"), ("nearest", None)])
-def test_streams_with_a_restart(spark, tmp_path, direction, by):
+@pytest.mark.parametrize(
+    ("direction", "by", "how", "on"),
+    [
+        ("backward", "k", "left", None),
+        ("nearest", None, "full", None),
+        ("backward", "k", "full", "L.n % 3 <> 0 AND R.v > 20"),
+        ("forward", None, "right", "L.k <=> R.k AND L.n > R.v / 4"),
+        ("nearest", "k", "anti", "L.n > R.v / 4 AND R.v <> 7"),
+    ],
+)
+def test_streams_with_a_restart(spark, tmp_path, direction, by, how, on):
     """Each file holds a minute; after the last one has moved the watermark far ahead, everything before it is out."""
     files = [(moved(left_rows(s, 20), 60 * s), moved(right_rows(s + 9, 25), 60 * s)) for s in range(3)]
     later = NOON + timedelta(hours=1)
@@ -214,7 +293,7 @@ def test_streams_with_a_restart(spark, tmp_path, direction, by):
 
     def joined() -> DataFrame:
         inputs = {"L": stream(spark, tmp_path / "l", LEFT), "R": stream(spark, tmp_path / "r", RIGHT)}
-        return dt.asof_join(inputs, by=by, time="t", direction=direction, how="left", within=within)
+        return dt.asof_join(inputs, by=by, time="t", direction=direction, how=how, within=within, on=on)
 
     place = tmp_path / "query"
     for left, right in files[:2]:
@@ -230,22 +309,25 @@ def test_streams_with_a_restart(spark, tmp_path, direction, by):
     assert all(set(one) == set(STREAM_METRICS) for one in counts)
     left = [row for rows, _ in files for row in rows]
     right = [row for _, rows in files for row in rows]
-    truth = expected(left, right, by=["k"] if by else [], time="t", direction=direction, how="left", within=within)
+    truth = expected(
+        left, right, by=["k"] if by else [], time="t", direction=direction, how=how, within=within, where=MEANINGS[on]
+    )
     # Every file begins before the last one ends, less the delay: nothing of it is late.
     assert sum(one["late"] for one in counts) == 0
     assert pairs(spark.read.parquet(str(place / "out"))) == truth
     assert counts[-1]["held_rows"] < 10
 
 
-def test_a_stream_beside_a_static_input(spark, tmp_path):
+@pytest.mark.parametrize(("how", "on"), [("inner", None), ("left", "(L.n + R.v) % 2 = 0"), ("anti", None)])
+def test_a_stream_beside_a_static_input(spark, tmp_path, how, on):
     left, right = left_rows(1, 30), right_rows(2, 40)
     put(tmp_path / "l", left[:20], LEFT_FILE)
     put(tmp_path / "l", left[20:], LEFT_FILE)
     source = spark.readStream.schema(LEFT).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "l"))
     inputs = {"L": source, "R": spark.createDataFrame(right, RIGHT)}
-    joined = dt.asof_join(inputs, by="k", time="t", direction="nearest")
+    joined = dt.asof_join(inputs, by="k", time="t", direction="nearest", how=how, on=on)
     run(joined, tmp_path / "query")
-    truth = expected(left, right, by=["k"], time="t", direction="nearest")
+    truth = expected(left, right, by=["k"], time="t", direction="nearest", how=how, where=MEANINGS[on])
     assert pairs(spark.read.parquet(str(tmp_path / "query" / "out"))) == truth
 
 
@@ -257,6 +339,12 @@ def test_streams_that_would_never_end_are_refused(spark, tmp_path):
         dt.asof_join({"a": marked, "b": bare}, time="t")
     with pytest.raises(UnboundedJoinError, match="without within="):
         dt.asof_join({"a": marked, "b": marked}, time="t", direction="forward")
+    with pytest.raises(UnboundedJoinError, match="none could ever be forgotten"):
+        dt.asof_join({"a": marked, "b": marked}, time="t", on="a.n > b.n")
+    with pytest.raises(ArgumentError, match="a condition that only Spark can evaluate"):
+        dt.asof_join({"a": marked, "b": marked}, time="t", on="(a.n + b.n) % 2 = 0", within="1 hour")
+    with pytest.raises(UnboundedJoinError, match="might still find one, for ever"):
+        dt.asof_join({"a": marked, "b": spark.createDataFrame([], LEFT)}, time="t", how="full")
     with pytest.raises(UnsupportedTypeError, match="bigint in the stream"):
         dt.asof_join({"a": marked, "b": marked}, time="n")
     with pytest.raises(ArgumentError, match="is a stream and"):

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.columns.codes import Codes, Floats, Mask, joint_codes, order_codes, valid_mask
+from dovetail.columns.codes import Codes, Floats, Mask, joint_codes, order_codes, prefix_codes, valid_mask
 from dovetail.columns.hashing import row_hashes
 from dovetail.conditions.comparison import Kind
 from dovetail.families.asof import compiled
@@ -51,13 +51,44 @@ def hashes_of(columns: list[Column], size: int) -> Index:
 
 
 def time_codes(spec: AsofSpec, rows: pa.RecordBatch, side: int) -> Codes:
-    """Codes of the time column; NULL rows get an arbitrary one."""
-    return order_codes(rows.column(spec.times[side]), spec.time)
+    """Codes of the time column; NULL rows get an arbitrary one.  Ranks are those among these rows."""
+    column = rows.column(spec.times[side])
+    return joint_codes(column, column.slice(0, 0))[0] if spec.time == "rank" else order_codes(column, spec.time)
+
+
+def routing_codes(column: Column, kind: Kind) -> Codes:
+    """Codes of times that mean the same in every task; of kind ``rank`` later times may share one."""
+    return prefix_codes(column) if kind == "rank" else order_codes(column, kind)
+
+
+def ranked_times(column: Column) -> tuple[Codes, Column]:
+    """Times without a code of their own as even numbers in their order, and the distinct ones; NULL rows get any.
+
+    Examples
+    --------
+    >>> codes, moments = ranked_times(pa.array(["b", "a", "b"]))
+    >>> codes.tolist(), moments.to_pylist(), ranks_among(moments, pa.array(["a", "az", "c"])).tolist()
+    ([2, 0, 2], ['a', 'b'], [0, 1, 3])
+    """
+    valid = np.flatnonzero(valid_mask(column))
+    ranks = joint_codes(column.take(valid), column.slice(0, 0))[0]
+    _, firsts, places = np.unique(ranks, return_index=True, return_inverse=True)
+    codes = np.zeros(len(column), dtype=np.int64)
+    codes[valid] = 2 * places
+    return codes, column.take(valid[firsts])
+
+
+def ranks_among(moments: Column, column: Column) -> Codes:
+    """The codes of other times in that order: odd numbers for those that lie between."""
+    ranks, known = joint_codes(column, moments)
+    places = np.searchsorted(known, ranks)
+    same = known[np.minimum(places, max(known.size - 1, 0))] == ranks if known.size else np.zeros(ranks.size, bool)
+    return np.asarray(2 * places - np.where(same & (places < known.size), 0, 1), dtype=np.int64)
 
 
 def time_floats(spec: AsofSpec, rows: pa.RecordBatch, side: int) -> Floats:
     """Times as floats where distances are those of floats, and else nothing."""
-    if spec.time == "int" or (spec.within is None and spec.direction != "nearest"):
+    if spec.time in ("int", "rank") or (spec.within is None and spec.direction != "nearest"):
         return _NO_FLOATS
     values = rows.column(spec.times[side]).to_numpy(zero_copy_only=False)
     return np.asarray(values, dtype=np.float32 if spec.time == "float32" else np.float64)

@@ -36,6 +36,9 @@ DIRECTIONS: tuple[Direction, ...] = ("backward", "forward", "nearest")
 
 LEFT, RIGHT = 0, 1
 
+_NANOS = 1000
+"""Codes of a TIME in a microsecond: Spark hands it over in nanoseconds."""
+
 HAS_LEFT = f"{HAS_ROW}{LEFT}"
 """Whether the row has a left row; a right row that no left row chose has none."""
 
@@ -166,9 +169,7 @@ class AsofSpec:
         return tuple(found)
 
     def __post_init__(self) -> None:
-        if self.time == "rank":
-            raise ArgumentError("a time without a 64-bit code", accepted="a time of kind int, float32 or float64")
-        if self.within is not None and (self.time == "int") is isinstance(self.within, float):
+        if self.within is not None and (self.time in ("int", "rank")) is isinstance(self.within, float):
             raise ArgumentError(
                 f"within={self.within!r} for times of kind {self.time}", accepted="a value of that kind"
             )
@@ -236,13 +237,14 @@ def distance(within: Within | None, kind: KeyType) -> int | float | None:
                 f"{given} is a number, but the time columns are of type {kind.ddl}",
                 accepted="a length of time, such as '10 seconds' or a timedelta",
             )
-        return duration(within, argument="within", zero=True) // kind.micros
+        length = duration(within, argument="within", zero=True)
+        return length * _NANOS if kind.ddl.startswith("TIME(") else length // kind.micros
     if isinstance(within, bool) or not isinstance(within, int | float | Decimal):
         raise UnsupportedTypeError(
             f"{given} is not a number, but the time columns are of type {kind.ddl}", accepted="a number, 0 or more"
         )
     if not is_distance(within):
         raise ArgumentError(given, accepted="a finite number, 0 or more", hint="leave within= out for any distance")
-    if kind.kind == "int":
+    if kind.kind in ("int", "rank"):
         return whole_distance(within, kind.unit)
     return float_distance(within)

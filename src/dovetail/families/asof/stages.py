@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from dovetail.columns.codes import Codes, order_codes, valid_mask
+from dovetail.columns.codes import Codes, valid_mask
 from dovetail.columns.hashing import row_hashes
 from dovetail.columns.layout import FITTED
 from dovetail.columns.partition import group_rows_by_cell, shuffle_batch
@@ -23,7 +23,7 @@ from dovetail.columns.sampling import DENSE, SPARSE
 from dovetail.columns.segments import binary_column, blocks, concat, routing_and_rows
 from dovetail.conditions.comparison import Kind
 from dovetail.families.asof.compiled import Index
-from dovetail.families.asof.encode import KeyNumbers, hashes_of, key_columns, time_codes, usable
+from dovetail.families.asof.encode import KeyNumbers, hashes_of, key_columns, routing_codes, time_codes, usable
 from dovetail.families.asof.kernel import last_of_runs
 from dovetail.families.asof.router import Routing, fit, nearest_in_slices, passed_on, without_sample
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
@@ -47,7 +47,7 @@ class FitStage:
             rows = rows.take(np.flatnonzero(np.logical_and.reduce([valid_mask(column) for column in rows.columns])))
             columns = rows.columns
             keyed = len(columns) > 3
-            hashes, codes = hashes_of(columns[2:-1], rows.num_rows), order_codes(columns[-1], self.time)
+            hashes, codes = hashes_of(columns[2:-1], rows.num_rows), routing_codes(columns[-1], self.time)
             # Cells are cut by weight, so a sample that thins out in long tasks needs no evening out.
             weights = np.where(columns[1].to_numpy(zero_copy_only=False), float(SPARSE), float(DENSE))
             routing = fit(hashes, codes, weights, keyed=keyed, partitions=self.partitions)
@@ -84,7 +84,7 @@ class RouteStage:
         spec, size = self.spec, block.num_rows
         good = usable(spec, block, self.side)
         keys = key_columns(spec, block, self.side)
-        hashes, codes = hashes_of(keys, size), time_codes(spec, block, self.side)
+        hashes, codes = hashes_of(keys, size), routing_codes(block.column(spec.times[self.side]), spec.time)
         slices = routing.slice_of(hashes, codes)
         cells = routing.cells[slices]
         rows = np.arange(size)
@@ -101,6 +101,8 @@ class RouteStage:
         if not passed or routing.cuts.size == 0:
             return rows, cells, 0
         buckets = routing.bucket_of(hashes)
+        if spec.time == "rank":
+            codes = time_codes(spec, block, self.side)  # the last of a slice is the last by the whole time
         copies, to = self._copies(block, routing, buckets, codes, slices, usable_rows, passed)
         return np.concatenate([rows, copies]), np.concatenate([cells, to]), copies.size
 

@@ -13,14 +13,17 @@ from dovetail.columns.codes import Codes, joint_codes, order_codes
 from dovetail.columns.encode import encode
 from dovetail.families.asof import compiled, compiled_where
 from dovetail.families.asof.compiled import BACKWARD, NEAREST, Index, RowNumbers
-from dovetail.families.asof.encode import tie_levels, time_codes, time_floats
-from dovetail.families.asof.kernel import DIRECTIONS, RightIndex, tolerance
+from dovetail.families.asof.encode import tie_levels, time_floats
+from dovetail.families.asof.kernel import DIRECTIONS, RightIndex, WideIndex, tolerance
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
 
 
 def index_of(spec: AsofSpec, rows: pa.RecordBatch) -> RightIndex:
     """The index that a join needs of its right rows."""
-    return ConditionIndex(spec, rows) if spec.picky else RightIndex(spec, rows)
+    if spec.picky:
+        return ConditionIndex(spec, rows)
+    far = spec.time == "rank" and (spec.within is not None or spec.direction == "nearest")
+    return WideIndex(spec, rows) if far else RightIndex(spec, rows)
 
 
 @dataclass(frozen=True)
@@ -97,7 +100,7 @@ class ConditionIndex(RightIndex):
     def _reach(self, left: pa.RecordBatch) -> _Reach:
         spec = self.spec
         direction = DIRECTIONS[spec.direction]
-        numbers, codes, values = self.numbers_of(left), time_codes(spec, left, LEFT), time_floats(spec, left, LEFT)
+        numbers, codes, values = self.numbers_of(left), self.times_of(left), time_floats(spec, left, LEFT)
 
         def first_not_below(or_equal: bool) -> RowNumbers:
             return compiled.first_not_below(

@@ -70,14 +70,14 @@ def asof_facts(frames: Mapping[str, DataFrame], columns: Columns, on: Predicate 
             computed += expanded(texts, (a.dataType, b.dataType), what, null_safe=False, ansi=ansi)
             nested.append((a.name, b.name))
         else:
-            keys.append(compared_type(a.dataType, b.dataType, what, ansi=ansi))
+            keys.append(_compared(a.dataType, b.dataType, what, ansi=ansi))
             plain.append((a.name, b.name))
     conditions = None if on is None else conditions_of(frames, on)
     streams = frozenset(alias for alias, frame in frames.items() if frame.isStreaming)
     if len(streams) == 2:
         check_final_times([time_column(alias, frames[alias], time[side].name) for side, alias in enumerate(frames)])
     what = f"{left}.{time[LEFT].name} with {right}.{time[RIGHT].name}"
-    compared = compared_type(time[LEFT].dataType, time[RIGHT].dataType, what, ansi=ansi)
+    compared = _compared(time[LEFT].dataType, time[RIGHT].dataType, what, ansi=ansi)
     facts = Facts(
         streams=streams,
         keys=tuple(keys),
@@ -88,6 +88,13 @@ def asof_facts(frames: Mapping[str, DataFrame], columns: Columns, on: Predicate 
         conditions=conditions,
     )
     return Columns((time[LEFT].name, time[RIGHT].name), _sides(plain), _sides(nested), ties), facts
+
+
+def _compared(left: T.DataType, right: T.DataType, what: str, *, ansi: bool) -> KeyType:
+    """The type in which Spark compares two columns; times of day in the finer of their precisions."""
+    if isinstance(left, T.TimeType) and isinstance(right, T.TimeType):
+        return KeyType(f"TIME({max(left.precision, right.precision)})", "int", micros=1)
+    return compared_type(left, right, what, ansi=ansi)
 
 
 def _sides(pairs: Sequence[tuple[str, str]]) -> tuple[tuple[str, ...], tuple[str, ...]]:
