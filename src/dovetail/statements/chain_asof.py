@@ -93,7 +93,9 @@ def _compared(step: Step, text: str, facts: Facts, conditions: Conditions, keys:
     predicate = conditions.parsed(step.join.on)
     links: list[Part] = [*predicate.equalities, *predicate.inequalities, *predicate.bands]
     crossing = {part: len({keys.side(alias) for alias in aliases_of(part)}) == 2 for part in links}
-    equal = [sides_of(step, text, part.left, part.right) for part in predicate.equalities if crossing[part]]
+    # Keys by which NULL equals NULL are further conditions of the call.
+    plain = [part for part in predicate.equalities if crossing[part] and not part.null_safe]
+    equal = [sides_of(step, text, part.left, part.right) for part in plain]
     inequalities = [part for part in predicate.inequalities if crossing[part]]
     bands = [part for part in predicate.bands if crossing[part]]
     if step.join.matched:
@@ -101,7 +103,7 @@ def _compared(step: Step, text: str, facts: Facts, conditions: Conditions, keys:
         ordering = [part for part in first.inequalities if crossing.get(part)]
     else:
         ordering = _of_times(inequalities, facts)
-    used: set[Part] = {part for part in predicate.equalities if crossing[part]}
+    used: set[Part] = {*plain}
     if ordering:
         times, options = _ordered(step, text, ordering[0], used)
         for band in bands:
