@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from dovetail.conditions.forms import Predicate
 from dovetail.conditions.join_kind import How
 from dovetail.conditions.predicates import parse
+from dovetail.conditions.roles import Role, Roles, implied
 from dovetail.errors import ArgumentError
 from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
 from dovetail.families.window.graph import Length, Within, window_graph
@@ -24,7 +25,7 @@ def window_join(
     on: str | None = None,
     time: str | Mapping[str, str],
     within: Within,
-    how: How = "inner",
+    how: How | Mapping[str, Role] = "inner",
     algorithm: Algorithm = "auto",
     approach: Approach = "local",
     lateness: Length | Mapping[str, Length] | None = None,
@@ -127,12 +128,16 @@ def window_join(
     if shed is not None and not isinstance(shed, Harvest | RandomDrop):
         raise ArgumentError(f"shed={shed!r}", accepted="dt.Harvest(...), dt.RandomDrop(...) or None")
     frames = check_inputs(inputs)
-    options = Options(how, algorithm, approach, partitions)
+    roles = Roles.of(how, tuple(frames)) if isinstance(how, Mapping) else None
+    meant = how if roles is None else roles.word or roles
+    options = Options(meant, algorithm, approach, partitions)  # type: ignore[arg-type]  # any other word is refused
     columns = input_columns(frames)
     times, numeric = read_times(time, columns)
-    graph = window_graph(within, tuple(frames), numeric=numeric)
+    graph = window_graph(within, tuple(frames), numeric=numeric, roles=options.roles)
     names = {alias: known.names for alias, known in columns.items()}
     predicate = Predicate("TRUE") if on is None else parse(on, names)
+    if options.roles is not None:
+        predicate = implied(predicate, tuple(frames), options.roles)
     facts = theta_facts(frames, predicate)
     streams = [alias for alias in frames if alias in facts.streams]
     delays = read_delays(lateness, watermark_delays(frames, times), times, streams, numeric=numeric)

@@ -93,13 +93,19 @@ def plan_window(
     shed
         How to shed load, if at all.
     """
-    kind = options.kind
+    roles = options.roles
     slices = None if shed is None else _slices(shed, facts, options, graph, numeric=numeric)
-    if len(inputs) > 2 and not kind.pairs_only:
+    if len(inputs) > 2 and roles is None and not options.inner:
         raise ArgumentError(
-            f"how={options.how!r} with {len(inputs)} inputs", accepted="how='inner' for more than two inputs",
-            hint="join two of them first, and join the result with the third",
-        )  # fmt: skip
+            f"how={options.how!r} with {len(inputs)} inputs",
+            accepted="how='inner', or a mapping that says what each input is to the join",
+            hint=f"how={{{inputs[0]!r}: 'keep'}} keeps the rows of {inputs[0]!r} that are in no match",
+        )
+    if roles is not None and roles.extras and options.algorithm != "auto":
+        raise ArgumentError(
+            f"algorithm={options.algorithm!r} with how={roles.text(inputs)}",
+            accepted="algorithm='auto' where an input is 'optional', 'present' or 'absent'",
+        )
     static = [alias for alias in inputs if alias not in facts.streams]
     if static and facts.streams:
         raise ArgumentError(
@@ -107,21 +113,15 @@ def plan_window(
             accepted="inputs that are all streams or all static",
             hint="join a stream with a static input by theta_join, with a band on the two times",
         )
-    rests = tuple(rest.sql for rest in predicate.rests)
-    if rests and not kind.pairs_only:
-        raise ArgumentError(
-            f"how={options.how!r} with the condition {bare(rests[0])}, which only Spark can evaluate",
-            accepted="how='inner' with any condition, or another how with comparisons of two inputs only",
-            hint="move a condition on one input into a filter of that input",
-        )
-    preserved = [alias for alias, kept in zip(inputs, kind.preserved, strict=False) if kept]
+    rests = _rests(inputs, predicate, options)
     conditions = build_conditions(inputs, facts.equalities, facts.comparisons)
+    preserved = [inputs[side] for side in options.preserved()]
     for alias in preserved:
         conditions = _unfiltered(conditions, inputs.index(alias), alias, predicate)
     dates = _dates_as_instants(inputs, columns, times)
     conditions = _with_keys(conditions, dates)
     streaming = bool(facts.streams)
-    grid = choose_grid(conditions, graph, kind, streaming=streaming, numeric=numeric)
+    grid = choose_grid(conditions, graph, options, streaming=streaming, numeric=numeric)
     partitions = options.partitions or facts.shuffle_partitions
     per_task = CELLS_PER_STREAMING_TASK if streaming else CELLS_PER_TASK
     if shed is not None:
@@ -158,6 +158,23 @@ def plan_window(
     return WindowPlan(
         spec, facts.streams, predicate, times, numeric, partitions, filters, rests, shed=shed, slices=slices
     )
+
+
+def _rests(inputs: tuple[str, ...], predicate: Predicate, options: Options) -> tuple[str, ...]:
+    """Conditions that Spark evaluates on results, or why it cannot: it comes too late to say what has no match."""
+    if options.inner or not predicate.rests:
+        return tuple(rest.sql for rest in predicate.rests)
+    core = frozenset(inputs[side] for side in options.roles.core) if options.roles is not None else frozenset()
+    late = [rest.sql for rest in predicate.rests if not rest.aliases <= core]
+    if late or options.preserved():
+        how = repr(options.how) if options.roles is None else options.roles.text(inputs)
+        rest = bare((late or [predicate.rests[0].sql])[0])
+        raise ArgumentError(
+            f"how={how} with the condition {rest}, which only Spark can evaluate",
+            accepted="how='inner' with any condition, or another how with comparisons of two inputs only",
+            hint="move a condition on one input into a filter of that input",
+        )
+    return tuple(rest.sql for rest in predicate.rests)
 
 
 def _unfiltered(conditions: Conditions, side: int, alias: str, predicate: Predicate) -> Conditions:
@@ -204,9 +221,10 @@ def _slices(shed: Shed, facts: Facts, options: Options, graph: WindowGraph, *, n
     """The slices of a join that sheds, or why it cannot."""
     if not facts.streams:
         raise ArgumentError("shed= with static inputs", accepted="streams: static inputs set no pace to keep up with")
-    if options.kind.unmatched:
+    if options.kind.unmatched or options.roles is not None:
+        how = repr(options.how) if options.roles is None else options.roles.text(graph.aliases)
         raise ArgumentError(
-            f"shed= with how={options.how!r}", accepted="how='inner' or 'semi'",
+            f"shed= with how={how}", accepted="how='inner' or 'semi'",
             hint="a row whose match was shed would come out as one without a match",
         )  # fmt: skip
     if options.algorithm not in ("auto", "nested"):

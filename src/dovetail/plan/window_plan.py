@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from dovetail.conditions.durations import in_words
 from dovetail.conditions.forms import Predicate
 from dovetail.conditions.names import bare
+from dovetail.errors import listing
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import KEEP_UP, RandomDrop, Shed
 from dovetail.families.window.spec import WindowJoinSpec
@@ -36,6 +37,12 @@ class WindowPlan:
         """The aliases, in the user's order."""
         return self.spec.aliases
 
+    @property
+    def how(self) -> str:
+        """What the user asked for, spelled one way."""
+        how = self.spec.options.how
+        return how if isinstance(how, str) else how.text(self.inputs)
+
     def text(self) -> str:
         """The plan as lines of text, most important first."""
         return _text(self)
@@ -46,7 +53,7 @@ class WindowPlan:
             "join": "a window join",
             "inputs": ", ".join(self.inputs),
             "condition": bare(self.predicate.sql),
-            "how": self.spec.options.how,
+            "how": self.how,
             "time": ", ".join(self._times()),
             "window": self._bounds(),
             "number of partitions": str(self.spec.cells),
@@ -70,11 +77,13 @@ class WindowPlan:
 def _text(plan: WindowPlan) -> str:
     """The plan as lines of text, most important first."""
     kind = "stream" if plan.streams else "batch"
-    lines = [f"window join, {kind}, how={plan.spec.options.how!r}", f"  inputs      {', '.join(plan.inputs)}"]
+    how = plan.how if plan.spec.roles is not None else repr(plan.how)
+    lines = [f"window join, {kind}, how={how}", f"  inputs      {', '.join(plan.inputs)}"]
     lines += [f"  first       {alias} keeps rows where {bare(sql)}" for alias, sql in plan.filters]
     lines += [f"  window      {text}" for text in _windows(plan)]
     if plan.predicate.sql != "TRUE":
         lines.append(f"  where       {bare(plan.predicate.text)}")
+    lines += [f"  results     {text}" for text in _results(plan)]
     lines.append(f"  kernel      {_kernel(plan)}")
     lines.append(f"  routing     {_routing(plan)}")
     if plan.streams:
@@ -113,6 +122,24 @@ def _windows(plan: WindowPlan) -> list[str]:
                 first, last = (_length(plan, int(value)) for value in hull[i, j])
                 reach = f"{plan.inputs[j]} from {first} to {last} after {plan.inputs[i]}"
                 texts.append(f"{reach}, by the shortest path")
+    return texts
+
+
+def _results(plan: WindowPlan) -> list[str]:
+    """What becomes of matches that some inputs lack, where inputs play different parts."""
+    roles = plan.spec.roles
+    if roles is None:
+        return []
+    texts = [f"matches of {listing(plan.inputs[side] for side in roles.core)}"]
+    meanings = {
+        "optional": "with the rows of {} that complete them, or NULL",
+        "present": "where a row of {} completes them",
+        "absent": "where no row of {} completes them",
+    }
+    texts += [meanings[role].format(a) for a, role in zip(plan.inputs, roles.roles, strict=True) if role in meanings]
+    texts += [f"and rows of {plan.inputs[side]} that are in none of these, alone" for side in roles.kept]
+    if plan.streams and (roles.filtering or roles.optional):
+        texts.append(f"{'all' if roles.filtering else 'with NULL'} once the windows have closed")
     return texts
 
 

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from dovetail.conditions.join_kind import How
-from dovetail.reference.assemble import Inputs, Joined, Row, nested_loop
-
-Condition = Callable[..., bool | None]
+from dovetail.reference.assemble import Condition, Inputs, Joined, Row, nested_loop
 
 
 def theta_join(inputs: Inputs, condition: Condition, how: How = "inner", window: int | None = None) -> list[Joined]:

@@ -15,6 +15,7 @@ from dovetail.families.shedding.router import SheddingRouter
 from dovetail.families.shedding.spec import Harvest
 from dovetail.families.shedding.stream import HarvestKernel, shed_metrics
 from dovetail.families.shedding.stream_drop import DropKernel
+from dovetail.families.window.completion import CompletingKernel
 from dovetail.families.window.router import WindowRouter
 from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.families.window.stream import WindowJoinKernel, metric_names
@@ -43,8 +44,8 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
     )
     handle.recorders.append(recorder)
     shape: list[Nested] = []
-    for side in spec.emitted:
-        present = f"{HAS_ROW}{side}" if spec.kind.outer else None
+    for at, side in enumerate(spec.emitted):
+        present = f"{HAS_ROW}{at}" if spec.outer else None
         shape += sides[spec.aliases[side]].shape(input_payload(side), present=present)
     join = identity(frames, plan.identity())
     rows = run_kernel(packed, kernel, recorder, _fields(sides, spec), join, partitions=plan.partitions, shape=shape)
@@ -56,10 +57,11 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
 def _running(plan: WindowPlan) -> tuple[tuple[str, ...], list[Column] | None, Callable[[], WindowJoinKernel]]:
     """The counters of a join, how they add up where not as sums, and its kernel."""
     if plan.shed is None or plan.slices is None:
-        return metric_names(plan.inputs), None, partial(WindowJoinKernel, plan.spec)
+        kind = CompletingKernel if plan.spec.extras else WindowJoinKernel
+        return metric_names(plan.inputs), None, partial(kind, plan.spec)
     harvesting = isinstance(plan.shed, Harvest)
-    kind = HarvestKernel if harvesting else DropKernel
-    kernel = partial(kind, plan.spec, shed=plan.shed, slices=plan.slices)
+    shedding = HarvestKernel if harvesting else DropKernel
+    kernel = partial(shedding, plan.spec, shed=plan.shed, slices=plan.slices)
     sums = shed_sums(plan.inputs, plan.slices, harvesting=harvesting)
     return shed_metrics(plan.inputs, plan.slices), sums, kernel
 
@@ -74,7 +76,7 @@ def _packed(side: Side, router: WindowRouter, *, streaming: bool) -> DataFrame:
 
 def _fields(sides: Mapping[str, Side], spec: WindowJoinSpec) -> list[T.StructField]:
     """The flat columns that leave a kernel; those behind the payloads say which inputs are present."""
-    names, outer = spec.output_names(), spec.kind.outer
+    names, outer = spec.output_names(), spec.outer
     fields = [field for side in spec.emitted for _, field in sides[spec.aliases[side]].payload]
     fields += [T.StructField("present", T.BooleanType())] * (len(names) - len(fields))
     return [
