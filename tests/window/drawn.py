@@ -1,7 +1,7 @@
 """Window joins drawn at random, rows that often match among them: a failure names its seed.
 
-Unlike the shapes of Hypothesis these are dense: a match of three inputs that a fourth one almost completes is rare among
-small examples.
+Unlike the shapes of Hypothesis these are dense: a match of three inputs that a fourth one almost completes is rare
+among small examples.
 """
 
 from __future__ import annotations

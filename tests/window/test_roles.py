@@ -7,7 +7,7 @@ import random
 import pytest
 from tests.nets.sessions import seeds
 
-from dovetail import path
+from dovetail import Harvest, path
 from dovetail.conditions.predicates import parse
 from dovetail.conditions.roles import Roles, implied
 from dovetail.errors import ArgumentError, UnknownNameError
@@ -161,6 +161,7 @@ def test_state_does_not_grow(how):
             "in both directions with the optional inputs B, C",
         ),
         ({"C": "optional"}, {"algorithm": "nested"}, ArgumentError, "algorithm='nested' with how={'C': 'optional'}"),
+        ({"C": "optional"}, {"shed": Harvest()}, ArgumentError, "shed= with how={'C': 'optional'}"),
         ({"A": "keep"}, {"on": f"{ABC} AND A.w + B.w > C.w"}, ArgumentError, "which only Spark can evaluate"),
     ],
 )

@@ -51,9 +51,12 @@ def window_join(
         pairs of aliases to windows, ``{("A", "B"): "5 seconds", ("B", "C"): dt.after("10 seconds")}``, where a pair
         ``(low, high)`` bounds the second time less the first; or ``dt.path("A -> B -> C", "5 seconds")``.  Windows
         include their ends.  Pairs without a window are bounded by the shortest path between them.
-    how : str, default "inner"
-        ``inner``, and for two inputs ``left``, ``right``, ``full``, ``semi`` or ``anti``.  In a stream a row without a
-        match comes out once its window has closed.
+    how : str or dict of str to str, default "inner"
+        ``inner``, and for two inputs ``left``, ``right``, ``full``, ``semi`` or ``anti``.  Or, for any number of
+        inputs, a mapping from an alias to what the input is: ``required`` (unless named), ``keep`` (rows without a
+        match come out alone), ``optional`` (NULL where no row completes a match), ``present`` or ``absent`` (some row, or none,
+        completes it).  In a stream a row without a match, and a match that lacks an input, come out once their windows
+        have closed.
     algorithm : str, default "auto"
         ``auto``, or one of the published algorithms: ``nested``, ``hash``, ``merge``.  All give the same result.
     approach : str, default "local"
@@ -74,7 +77,8 @@ def window_join(
     Returns
     -------
     DataFrame
-        A lazy frame with one struct column per alias (only the left one for ``semi`` and ``anti``).
+        A lazy frame with one struct column per alias (only the left one for ``semi`` and ``anti``, none for an input
+        that is ``present`` or ``absent``).
 
     Raises
     ------

@@ -141,7 +141,10 @@ class CompletingKernel(WindowJoinKernel):
             inputs = [self._input(origin, new[side]) for side, origin in enumerate(origins)]
             floors = {side: now[side] if side in core[:at] else before[side] for side in core}
             times = inputs[start].times
-            rows = np.flatnonzero((times >= before[start]) & (times < now[start]))
+            first = before[start]
+            for side in core[:at]:  # rows that are too early for those that count would find none of them
+                first = max(first, now[side] - int(self.spec.hull[start, side, 1]))
+            rows = np.flatnonzero((times >= first) & (times < now[start]))
             yield from self._searched(CoreSearch(self.spec, inputs, floors=floors), start, rows, origins)
             if self._ended:
                 return

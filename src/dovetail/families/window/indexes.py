@@ -141,6 +141,11 @@ class IndexedInput:
         """The codes of the equality classes."""
         return _joined([segment.codes.group for segment in self.segments])
 
+    def order(self, path: AccessPath) -> Index:
+        """All rows, segment by segment in the order that an access path needs."""
+        starts = self.starts[:-1].tolist()
+        return _joined([segment.index(path).order + at for segment, at in zip(self.segments, starts, strict=True)])
+
     def ranges(self, condition: ConditionKey) -> tuple[Codes, Codes]:
         """The ranges of a condition over all rows."""
         if condition not in self._ranges:

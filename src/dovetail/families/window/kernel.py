@@ -58,10 +58,11 @@ class Search:
         if any(self.inputs[side].size == 0 for side in self.wanted):
             return
         # Neighbours in key and time look up neighbours: in that order searches stay within a cache's reach.
-        if rows is None:
-            order = np.lexsort((first.times, first.group))
-        else:
-            order = rows[np.lexsort((first.times[rows], first.group[rows]))]
+        order = first.order(BY_GROUP if self.spec.classes else BY_TIME)
+        if rows is not None:
+            wanted = np.zeros(first.size, dtype=np.bool_)
+            wanted[rows] = True
+            order = order[wanted[order]]
         for begin in range(0, order.size, BLOCK):
             yield from self._grown({start: order[begin : begin + BLOCK]})
 
