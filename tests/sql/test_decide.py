@@ -261,7 +261,7 @@ def test_memory():
         ("SELECT 1 FROM A, B, C DWINDOW (A, B) = 5 s BOTH WAYS AND WINDOW (B, C) = 5 s", "BOTH WAYS with"),
         ("SELECT 1 FROM A, B WINDOW = 5 s TIME Q.ts", "TIME names the input 'Q'"),
         ("SELECT 1 FROM A, B WINDOW = 5 s WITHIN MEMORY 5", "WITHIN MEMORY together with"),
-        ("SELECT 1 FROM A LEFT JOIN B ON A.k = B.k JOIN C ON A.k = C.k WINDOW = 5 s", "a left join among 3"),
+        ("SELECT 1 FROM A RIGHT JOIN B ON A.k = B.k JOIN C ON A.k = C.k WINDOW = 5 s", "a right join among 3"),
         ("SELECT 1 FROM A JOIN B USING (k) WINDOW = 5 s", "NATURAL, USING"),
         ("SELECT 1 FROM A ASOF JOIN B ON A.x > B.x WINDOW = 5 s", "ASOF JOIN together with"),
         ("SELECT 1 FROM A, B SHED HARVEST WHERE A.k = B.k", "SHED without a WINDOW clause"),

@@ -54,9 +54,9 @@ def window_join(
     how : str or dict of str to str, default "inner"
         ``inner``, and for two inputs ``left``, ``right``, ``full``, ``semi`` or ``anti``.  Or, for any number of
         inputs, a mapping from an alias to what the input is: ``required`` (unless named), ``keep`` (rows without a
-        match come out alone), ``optional`` (NULL where no row completes a match), ``present`` or ``absent`` (some row, or none,
-        completes it).  In a stream a row without a match, and a match that lacks an input, come out once their windows
-        have closed.
+        match come out alone), ``optional`` (NULL where no row completes a match), ``present`` or ``absent`` (some row,
+        or none, completes it).  In a stream a row without a match, and a match that lacks an input, come out once their
+        windows have closed.
     algorithm : str, default "auto"
         ``auto``, or one of the published algorithms: ``nested``, ``hash``, ``merge``.  All give the same result.
     approach : str, default "local"
