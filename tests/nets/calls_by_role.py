@@ -123,7 +123,8 @@ def window_role_call(draw: random.Random, tables: Sequence[Table], *, any_case: 
                 low = "0" if isinstance(within[hub, other], After) else f"-{length}"
                 apart = f"({instants[other]} - {instants[hub]})"
                 windows.append(({hub, other}, f"{apart} BETWEEN {low} AND {length}"))
-    conditions = draw_conditions(draw, writer, how, writer.connection)
+    # Half of the calls leave something to Spark.
+    conditions = draw_conditions(draw, writer, how, draw.choice([writer.connection, writer.condition]))
     on = " AND ".join(f"({sql})" for _, sql in conditions) or None
     options = {"partitions": draw.choice([1, 2, 3])}
     ours = dt.window_join(frames, on=on, time=times, within=within, how=how, **options)

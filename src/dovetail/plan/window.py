@@ -17,7 +17,7 @@ from dovetail.columns.spark_hash import placed
 from dovetail.conditions.comparison import Key
 from dovetail.conditions.durations import duration
 from dovetail.conditions.forms import Predicate
-from dovetail.conditions.names import bare, quoted
+from dovetail.conditions.names import quoted
 from dovetail.errors import (
     ArgumentError,
     UnboundedJoinError,
@@ -33,6 +33,7 @@ from dovetail.families.window.graph import Length, WindowGraph
 from dovetail.families.window.router import choose_grid
 from dovetail.families.window.spec import Conditions, Options, WindowJoinSpec, build_conditions
 from dovetail.plan.theta import Facts
+from dovetail.plan.window_judged import as_roles, judged
 from dovetail.plan.window_plan import WindowPlan
 
 EXHAUSTIVE = 2000
@@ -113,9 +114,12 @@ def plan_window(
             accepted="inputs that are all streams or all static",
             hint="join a stream with a static input by theta_join, with a band on the two times",
         )
-    rests = _rests(inputs, predicate, options)
-    conditions = build_conditions(inputs, facts.equalities, facts.comparisons)
     preserved = [inputs[side] for side in options.preserved()]
+    rests, verdicts = judged(inputs, predicate, options, streaming=bool(facts.streams))
+    asked = options.how
+    if verdicts:
+        options = replace(options, how=as_roles(options))
+    conditions = build_conditions(inputs, facts.equalities, facts.comparisons)
     for alias in preserved:
         conditions = _unfiltered(conditions, inputs.index(alias), alias, predicate)
     dates = _dates_as_instants(inputs, columns, times)
@@ -156,25 +160,9 @@ def plan_window(
     )
     filters = tuple((f.alias, f.sql) for f in predicate.filters if f.alias not in preserved)
     return WindowPlan(
-        spec, facts.streams, predicate, times, numeric, partitions, filters, rests, shed=shed, slices=slices
-    )
-
-
-def _rests(inputs: tuple[str, ...], predicate: Predicate, options: Options) -> tuple[str, ...]:
-    """Conditions that Spark evaluates on results, or why it cannot: it comes too late to say what has no match."""
-    if options.inner or not predicate.rests:
-        return tuple(rest.sql for rest in predicate.rests)
-    core = frozenset(inputs[side] for side in options.roles.core) if options.roles is not None else frozenset()
-    late = [rest.sql for rest in predicate.rests if not rest.aliases <= core]
-    if late or options.preserved():
-        how = repr(options.how) if options.roles is None else options.roles.text(inputs)
-        rest = bare((late or [predicate.rests[0].sql])[0])
-        raise ArgumentError(
-            f"how={how} with the condition {rest}, which only Spark can evaluate",
-            accepted="how='inner' with any condition, or another how with comparisons of two inputs only",
-            hint="move a condition on one input into a filter of that input",
-        )
-    return tuple(rest.sql for rest in predicate.rests)
+        spec, facts.streams, predicate, times, numeric, partitions, filters, rests, asked=asked, verdicts=verdicts,
+        shed=shed, slices=slices,
+    )  # fmt: skip
 
 
 def _unfiltered(conditions: Conditions, side: int, alias: str, predicate: Predicate) -> Conditions:

@@ -6,7 +6,9 @@ from dataclasses import dataclass
 
 from dovetail.conditions.durations import in_words
 from dovetail.conditions.forms import Predicate
+from dovetail.conditions.join_kind import How
 from dovetail.conditions.names import bare
+from dovetail.conditions.roles import Roles
 from dovetail.errors import listing
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import KEEP_UP, RandomDrop, Shed
@@ -28,6 +30,11 @@ class WindowPlan:
     """(alias, condition) that drops rows of an input before the join."""
     rests: tuple[str, ...]
     """Conditions that only Spark evaluates, on matches."""
+    asked: How | Roles | None = None
+    """What the user asked for, where the spec says it in other words."""
+    verdicts: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    """Conditions that Spark evaluates on candidates, before it is known what has no match: those on the matches of
+    the core (number -1), and by extra input those on rows that complete them."""
     shed: Shed | None = None
     slices: Slices | None = None
     """The slices of the windows, where load is shed."""
@@ -40,7 +47,7 @@ class WindowPlan:
     @property
     def how(self) -> str:
         """What the user asked for, spelled one way."""
-        how = self.spec.options.how
+        how = self.asked or self.spec.options.how
         return how if isinstance(how, str) else how.text(self.inputs)
 
     def text(self) -> str:
@@ -77,7 +84,7 @@ class WindowPlan:
 def _text(plan: WindowPlan) -> str:
     """The plan as lines of text, most important first."""
     kind = "stream" if plan.streams else "batch"
-    how = plan.how if plan.spec.roles is not None else repr(plan.how)
+    how = plan.how if plan.how.startswith("{") else repr(plan.how)
     lines = [f"window join, {kind}, how={how}", f"  inputs      {', '.join(plan.inputs)}"]
     lines += [f"  first       {alias} keeps rows where {bare(sql)}" for alias, sql in plan.filters]
     lines += [f"  window      {text}" for text in _windows(plan)]
@@ -89,6 +96,9 @@ def _text(plan: WindowPlan) -> str:
     if plan.streams:
         lines += [f"  state       {text}" for text in _state(plan)]
     lines += [f"  shed        {text}" for text in _shed(plan)]
+    if plan.verdicts:
+        rests = " AND ".join(sql for _, conditions in plan.verdicts for sql in conditions)
+        lines.append(f"  then        Spark evaluates {bare(rests)} on candidates, and what has no match is known")
     if plan.rests:
         lines.append(f"  then        Spark evaluates {bare(' AND '.join(plan.rests))} on what the kernel finds")
     return "\n".join(lines)
