@@ -13,6 +13,7 @@ from dovetail.errors import ArgumentError
 from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
 from dovetail.families.window.graph import Length, Within, window_graph
 from dovetail.families.window.spec import Algorithm, Approach, Options
+from dovetail.plan.tables import TableJoin, check_windows, divided, table_roles, tables_among
 from dovetail.plan.window import plan_window, read_delays, read_times, wait
 
 if TYPE_CHECKING:
@@ -127,27 +128,46 @@ def window_join(
     """
     from dovetail.spark.frames import check_inputs
     from dovetail.spark.joins.theta import theta_facts
-    from dovetail.spark.joins.window import input_columns, watermark_delays, window_join_frame
+    from dovetail.spark.joins.window import beside_tables, input_columns, watermark_delays, window_join_frame
 
     if shed is not None and not isinstance(shed, Harvest | RandomDrop):
         raise ArgumentError(f"shed={shed!r}", accepted="dt.Harvest(...), dt.RandomDrop(...) or None")
     frames = check_inputs(inputs)
-    roles = Roles.of(how, tuple(frames)) if isinstance(how, Mapping) else None
-    meant = how if roles is None else roles.word or roles
-    options = Options(meant, algorithm, approach, partitions)  # type: ignore[arg-type]  # any other word is refused
+    aliases = tuple(frames)
+    streaming = [alias for alias, frame in frames.items() if frame.isStreaming]
+    static = [alias for alias in frames if alias not in streaming]
+    tables = tables_among(static, streaming, tuple(time) if isinstance(time, Mapping) else None)
+    inner = {alias: frame for alias, frame in frames.items() if alias not in tables}
     columns = input_columns(frames)
-    times, numeric = read_times(time, columns)
-    graph = window_graph(within, tuple(frames), numeric=numeric, roles=options.roles)
     names = {alias: known.names for alias, known in columns.items()}
     predicate = Predicate("TRUE") if on is None else parse(on, names)
+    joins: tuple[TableJoin, ...] = ()
+    if tables:
+        check_windows(within, tables)
+        theta_facts(frames, predicate)  # which refuses what Spark cannot evaluate
+        roles = table_roles(how, aliases, tables)
+        predicate, joins = divided(predicate, aliases, tables, roles)
+        how = {alias: role for alias, role in zip(aliases, roles.roles, strict=True) if alias not in tables}
+    options = Options(_meant(how, tuple(inner)), algorithm, approach, partitions)
+    columns = {alias: columns[alias] for alias in inner}
+    times, numeric = read_times(time, columns)
+    graph = window_graph(within, tuple(inner), numeric=numeric, roles=options.roles)
     if options.roles is not None:
-        predicate = implied(predicate, tuple(frames), options.roles)
-    facts = theta_facts(frames, predicate)
-    streams = [alias for alias in frames if alias in facts.streams]
-    delays = read_delays(lateness, watermark_delays(frames, times), times, streams, numeric=numeric)
+        predicate = implied(predicate, tuple(inner), options.roles)
+    facts = theta_facts(inner, predicate)
+    streams = [alias for alias in inner if alias in facts.streams]
+    delays = read_delays(lateness, watermark_delays(inner, times), times, streams, numeric=numeric)
     idle = None if idle_timeout is None else wait(idle_timeout, "idle_timeout", numeric=numeric)
     plan = plan_window(
-        tuple(frames), predicate, facts, options, graph, columns=columns,
-        times=tuple(times.values()), numeric=numeric, delays=delays, idle=idle, shed=shed,
+        tuple(inner), predicate, facts, options, graph, columns=columns,
+        times=tuple(times.values()), numeric=numeric, delays=delays, idle=idle, shed=shed, tables=joins,
     )  # fmt: skip
-    return window_join_frame(frames, plan)
+    return beside_tables(frames, plan, aliases) if tables else window_join_frame(inner, plan)
+
+
+def _meant(how: How | Mapping[str, Role], aliases: tuple[str, ...]) -> How | Roles:
+    """What ``how=`` means; a mapping that a word says, too, is that word."""
+    if not isinstance(how, Mapping):
+        return how
+    roles = Roles.of(how, aliases)
+    return roles.word or roles

@@ -23,7 +23,6 @@ from dovetail.errors import (
     UnboundedJoinError,
     UnsupportedTypeError,
     is_whole,
-    listing,
     unknown_alias,
     unknown_column,
 )
@@ -32,6 +31,7 @@ from dovetail.families.shedding.spec import RandomDrop, Shed
 from dovetail.families.window.graph import Length, WindowGraph
 from dovetail.families.window.router import choose_grid
 from dovetail.families.window.spec import Conditions, Options, WindowJoinSpec, build_conditions
+from dovetail.plan.tables import TableJoin
 from dovetail.plan.theta import Facts
 from dovetail.plan.window_judged import as_roles, judged
 from dovetail.plan.window_plan import WindowPlan
@@ -76,6 +76,7 @@ def plan_window(
     delays: tuple[int, ...],
     idle: int | None,
     shed: Shed | None = None,
+    tables: tuple[TableJoin, ...] = (),
 ) -> WindowPlan:
     """Decide how a window join runs, or say why it cannot.
 
@@ -93,6 +94,8 @@ def plan_window(
         How late rows may be, and when an input is no longer waited for.
     shed
         How to shed load, if at all.
+    tables
+        Static inputs that are joined with what the streams give.
     """
     roles = options.roles
     slices = None if shed is None else _slices(shed, facts, options, graph, numeric=numeric)
@@ -106,13 +109,6 @@ def plan_window(
         raise ArgumentError(
             f"algorithm={options.algorithm!r} with how={roles.text(inputs)}",
             accepted="algorithm='auto' where an input is 'optional', 'present' or 'absent'",
-        )
-    static = [alias for alias in inputs if alias not in facts.streams]
-    if static and facts.streams:
-        raise ArgumentError(
-            f"the static input(s) {listing(static)} beside the stream(s) {listing(facts.streams)}",
-            accepted="inputs that are all streams or all static",
-            hint="join a stream with a static input by theta_join, with a band on the two times",
         )
     preserved = [inputs[side] for side in options.preserved()]
     rests, verdicts = judged(inputs, predicate, options, streaming=bool(facts.streams))
@@ -161,7 +157,7 @@ def plan_window(
     filters = tuple((f.alias, f.sql) for f in predicate.filters if f.alias not in preserved)
     return WindowPlan(
         spec, facts.streams, predicate, times, numeric, partitions, filters, rests, asked=asked, verdicts=verdicts,
-        shed=shed, slices=slices,
+        tables=tables, shed=shed, slices=slices,
     )  # fmt: skip
 
 

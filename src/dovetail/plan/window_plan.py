@@ -13,6 +13,7 @@ from dovetail.errors import listing
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import KEEP_UP, RandomDrop, Shed
 from dovetail.families.window.spec import WindowJoinSpec
+from dovetail.plan.tables import TableJoin
 
 
 @dataclass(frozen=True)
@@ -35,6 +36,8 @@ class WindowPlan:
     verdicts: tuple[tuple[int, tuple[str, ...]], ...] = ()
     """Conditions that Spark evaluates on candidates, before it is known what has no match: those on the matches of
     the core (number -1), and by extra input those on rows that complete them."""
+    tables: tuple[TableJoin, ...] = ()
+    """Static inputs that are joined with what the streams give."""
     shed: Shed | None = None
     slices: Slices | None = None
     """The slices of the windows, where load is shed."""
@@ -101,6 +104,7 @@ def _text(plan: WindowPlan) -> str:
         lines.append(f"  then        Spark evaluates {bare(rests)} on candidates, and what has no match is known")
     if plan.rests:
         lines.append(f"  then        Spark evaluates {bare(' AND '.join(plan.rests))} on what the kernel finds")
+    lines += [f"  then        {table.text()}" for table in plan.tables]
     return "\n".join(lines)
 
 

@@ -236,8 +236,8 @@ def test_streams_need_a_watermark_and_company_of_their_kind(spark, tmp_path):
     with pytest.raises(UnboundedJoinError, match="'A' has no watermark on 'ts'"):
         dt.window_join({"A": raw, "B": stream(spark, tmp_path / "B")}, **call)
     assert dt.window_join({"A": raw, "B": stream(spark, tmp_path / "B")}, **call, lateness="1 second").isStreaming
+    rest = {**call, "on": "A.k = B.k AND A.v <> B.v", "how": "left", "lateness": "1 second"}
     with pytest.raises(ArgumentError, match="which only Spark can evaluate, on streams"):
-        rest = {**call, "on": "A.k = B.k AND A.v <> B.v", "how": "left", "lateness": "1 second"}
         dt.window_join({a: stream(spark, tmp_path / a) for a in "AB"}, **rest)
     with pytest.raises(ArgumentError, match=r"static input\(s\) B beside the stream\(s\) A"):
         dt.window_join({"A": stream(spark, tmp_path / "A"), "B": frame(spark, made("B", 3))}, **call)

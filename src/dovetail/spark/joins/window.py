@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
@@ -26,8 +26,9 @@ from dovetail.plan.window import InputColumns
 from dovetail.plan.window_plan import WindowPlan
 from dovetail.spark.frames import Side, conjunction, field_of, filtered_sides, identity, nested_fields, never_null
 from dovetail.spark.joins.shedding import shed_sums
+from dovetail.spark.joins.tables import with_tables
 from dovetail.spark.keys import key_columns
-from dovetail.spark.metrics import Handle, Recorder, attach
+from dovetail.spark.metrics import Handle, Recorder, attach, handle_of
 from dovetail.spark.routing import arrow_function
 from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
 from dovetail.spark.watermarks import watermark_delay
@@ -62,6 +63,14 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
     if plan.rests:
         rows = recorder.finished(rows.filter(conjunction(plan.rests)))
     return attach(rows, handle)
+
+
+def beside_tables(frames: Mapping[str, DataFrame], plan: WindowPlan, inputs: Sequence[str]) -> DataFrame:
+    """The frame of a plan whose streams are joined with tables; `inputs` are all aliases in the user's order."""
+    streams = {alias: frames[alias] for alias in plan.inputs}
+    joined = window_join_frame(streams, plan)
+    handle = handle_of(joined, "window_join")
+    return attach(with_tables(joined, frames, plan.tables, inputs), handle)
 
 
 def _running(plan: WindowPlan) -> tuple[tuple[str, ...], list[Column] | None, Callable[[], WindowJoinKernel]]:
