@@ -8,7 +8,8 @@ kept input has that is in none of the results is the anti join of the two.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Sequence
 from functools import reduce
 from itertools import combinations
 from typing import Any
@@ -65,13 +66,18 @@ def draw_roles(draw: random.Random, names: Sequence[str]) -> dict[str, str]:
 
 
 def draw_conditions(
-    draw: random.Random, writer: Writer, how: dict[str, str], write: Callable[[str, str], str]
+    draw: random.Random, writer: Writer, how: dict[str, str], *, more: bool, every: bool = False
 ) -> list[tuple[set[str], str]]:
-    """Conjuncts between a core input and the others, and filters of single inputs."""
+    """Conjuncts between a core input and the others, and filters; with `more`, some that only Spark evaluates."""
     names = list(how)
     core = [name for name in names if how[name] in ("required", "keep")]
     hub = draw.choice(core)
-    found = [({hub, other}, write(hub, other)) for other in names if other != hub and draw.random() < 0.85]
+    others = [other for other in names if other != hub and (every or draw.random() < 0.85)]
+    found = [({hub, other}, writer.connection(hub, other)) for other in others]
+    for other in others:
+        if more and draw.random() < 0.5:
+            sql = writer.more(hub, other)
+            found.append(({name for name in (hub, other) if re.search(rf"\b{name}\.", sql, re.IGNORECASE)}, sql))
     if len(core) > 2 and draw.random() < 0.3:
         one, other = draw.sample(core, 2)
         found.append(({one, other}, writer.connection(one, other, ordered=True)))
@@ -124,7 +130,7 @@ def window_role_call(draw: random.Random, tables: Sequence[Table], *, any_case: 
                 apart = f"({instants[other]} - {instants[hub]})"
                 windows.append(({hub, other}, f"{apart} BETWEEN {low} AND {length}"))
     # Half of the calls leave something to Spark.
-    conditions = draw_conditions(draw, writer, how, draw.choice([writer.connection, writer.condition]))
+    conditions = draw_conditions(draw, writer, how, more=draw.random() < 0.5)
     on = " AND ".join(f"({sql})" for _, sql in conditions) or None
     options = {"partitions": draw.choice([1, 2, 3])}
     ours = dt.window_join(frames, on=on, time=times, within=within, how=how, **options)
