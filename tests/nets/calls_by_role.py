@@ -71,7 +71,8 @@ def draw_conditions(
     """Conjuncts between a core input and the others, and filters; with `more`, some that only Spark evaluates."""
     names = list(how)
     core = [name for name in names if how[name] in ("required", "keep")]
-    hub = draw.choice(core)
+    # A theta join begins with the required inputs, which something must connect.
+    hub = draw.choice([name for name in core if how[name] == "required"] or core) if every else draw.choice(core)
     others = [other for other in names if other != hub and (every or draw.random() < 0.85)]
     found = [({hub, other}, writer.connection(hub, other)) for other in others]
     for other in others:
@@ -136,3 +137,24 @@ def window_role_call(draw: random.Random, tables: Sequence[Table], *, any_case: 
     ours = dt.window_join(frames, on=on, time=times, within=within, how=how, **options)
     oracle = chain(frames, how, [*windows, *conditions], {name: id_column(chosen[name]) for name in names})
     return Call(f"window_join(on={on!r}, time={times}, within={within}, how={how}, **{options})", ours, oracle)
+
+
+def theta_role_call(draw: random.Random, tables: Sequence[Table], *, any_case: bool) -> Call:
+    """A theta join of two to four inputs with roles."""
+    names = draw.choice(NAMES)[: draw.choice([2, 3, 3, 3, 4])]
+    chosen = {name: draw.choice(list(tables)) for name in names}
+    frames = {name: table.frame for name, table in chosen.items()}
+    writer = Writer(draw, chosen, any_case=any_case)
+    while True:
+        how = draw_roles(draw, names)
+        core = [name for name in names if how[name] in ("required", "keep")]
+        kept = [name for name in names if how[name] == "keep"]
+        refused = kept and {"present", "absent"} & set(how.values())
+        if not refused and (len(kept) < 2 or core == kept[:2]):
+            break
+    conditions = draw_conditions(draw, writer, how, more=draw.random() < 0.5, every=True)
+    on = " AND ".join(f"({sql})" for _, sql in conditions)
+    options: dict[str, Any] = {"partitions": draw.choice([1, 2, 3]), "sample": draw.random() < 0.5}
+    ours = dt.theta_join(frames, on=on, how=how, **options)
+    oracle = chain(frames, how, conditions, {name: id_column(chosen[name]) for name in names})
+    return Call(f"theta_join(on={on!r}, how={how}, **{options})", ours, oracle)

@@ -7,7 +7,7 @@ import random
 
 import pytest
 from tests.nets.calls import differences, net_table
-from tests.nets.calls_by_role import window_role_call
+from tests.nets.calls_by_role import theta_role_call, window_role_call
 from tests.nets.sessions import ZONES, seeds, settings
 
 AT_ONCE = 8
@@ -24,7 +24,8 @@ def check(spark, family: str, seed: int) -> None:
     with settings(spark, conf):
         tables = [net_table(spark, draw, draw.choice([1, 5, 9, 14])) for _ in range(2)]
         tables.append(net_table(spark, draw, 14))
-        wrong = list(differences([window_role_call(draw, tables, any_case=True) for _ in range(AT_ONCE)]))
+        call = window_role_call if family == "window" else theta_role_call
+        wrong = list(differences([call(draw, tables, any_case=True) for _ in range(AT_ONCE)]))
     assert not wrong, "\n".join([f"NET_SEED={seed}, {family}, {conf}", *wrong])
 
 
@@ -33,8 +34,13 @@ def test_window_joins(spark, seed):
     check(spark, "window", seed)
 
 
+@pytest.mark.parametrize("seed", seeds(0, 2))
+def test_theta_joins(spark, seed):
+    check(spark, "theta", seed)
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["window"])
+@pytest.mark.parametrize("family", ["window", "theta"])
 def test_many_more(spark, family):
     for seed in seeds(100, int(os.environ.get("NET_COUNT", "2"))):
         check(spark, family, seed)

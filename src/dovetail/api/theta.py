@@ -7,10 +7,13 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from dovetail.conditions.durations import TimeWindow, tumbling
+from dovetail.conditions.forms import Predicate
 from dovetail.conditions.join_kind import How
 from dovetail.conditions.predicates import parse
+from dovetail.conditions.roles import Role, Roles
 from dovetail.errors import ArgumentError
 from dovetail.families.theta.spec import Algorithm, Options
+from dovetail.plan.further import beside_stream, check_further, one_stream, table_roles, theta_roles
 from dovetail.plan.theta import plan_theta
 from dovetail.plan.time_columns import check_window_times
 
@@ -22,7 +25,7 @@ def theta_join(
     inputs: Mapping[str, DataFrame],
     *,
     on: str,
-    how: How = "inner",
+    how: How | Mapping[str, Role] = "inner",
     window: int | str | timedelta | None = None,
     time: str | None = None,
     algorithm: Algorithm = "auto",
@@ -36,13 +39,15 @@ def theta_join(
     ----------
     inputs : dict of str to DataFrame
         A mapping from an alias to a DataFrame.  All static gives a static result.  Streams need a `window`, except
-        for one stream joined with one static input.
+        for one stream joined with static inputs.
     on : str
         The condition in Spark SQL over ``alias.column``.  Its conjuncts ``=``, ``<``, ``<=``, ``>``, ``>=``,
         ``BETWEEN``, ``ABS(a - b) <= e`` and ``a - b <= c`` between two inputs find the pairs; at least one must
         connect every input.  Spark evaluates any other conjunct on the pairs found.
-    how : str, default "inner"
-        ``inner``, and for two inputs also ``left``, ``right``, ``full``, ``semi`` or ``anti``, as in Spark.
+    how : str or dict of str to str, default "inner"
+        ``inner``, and for two inputs also ``left``, ``right``, ``full``, ``semi`` or ``anti``, as in Spark.  Or a
+        mapping from an alias to what the input is, as in :func:`dovetail.window_join`: ``required``, ``keep``,
+        ``optional``, ``present`` or ``absent``.
     window : int, str or timedelta, optional
         Rows join only within the same window: a number of rows (the k-th window of each input joins), or a length
         of time (tumbling windows on the column `time`).
@@ -109,13 +114,46 @@ def theta_join(
     from dovetail.spark.time_columns import time_column
 
     frames = check_inputs(inputs)
-    options = Options(how, algorithm, partitions)
+    roles = Roles.of(how, tuple(frames)) if isinstance(how, Mapping) else None
+    word = roles.word if roles is not None else how
+    options = Options(word or "inner", algorithm, partitions)  # type: ignore[arg-type]  # any other word is refused
     if not isinstance(sample, bool):
         raise ArgumentError(f"sample={sample!r}", accepted="True or False")
     bounds = tumbling(window, time)
     predicate = parse(on, {alias: frame.columns for alias, frame in frames.items()})
+    streams = sum(frame.isStreaming for frame in frames.values())
+    if word is None or (bounds is None and streams == 1 and len(frames) > 2):
+        check_further(how, windowed=bounds is not None, broadcast=broadcast)
+        return _one_after_the_other(frames, predicate, how, roles, options, sample=sample)
     if isinstance(bounds, TimeWindow):
         check_window_times(bounds.time, [time_column(alias, frame, bounds.time) for alias, frame in frames.items()])
     facts = theta_facts(frames, predicate)
     plan = plan_theta(tuple(frames), predicate, facts, options, window=bounds, broadcast=broadcast, sample=sample)
     return window_frame(frames, plan) if plan.mode == "window" else theta_frame(frames, plan)
+
+
+def _one_after_the_other(
+    frames: dict[str, DataFrame],
+    predicate: Predicate,
+    how: How | Mapping[str, Role],
+    roles: Roles | None,
+    options: Options,
+    *,
+    sample: bool,
+) -> DataFrame:
+    """Inputs that play different parts, or several tables beside a stream."""
+    from dovetail.spark.joins.further import stream_frame, theta_roles_frame
+    from dovetail.spark.joins.theta import theta_facts
+
+    aliases = tuple(frames)
+    streams = [alias for alias, frame in frames.items() if frame.isStreaming]
+    text = repr(how) if roles is None else roles.text(aliases)
+    theta_facts(frames, predicate)  # which refuses what Spark cannot evaluate
+    if streams:
+        stream = one_stream(streams)
+        tables = [alias for alias in aliases if alias != stream]
+        on, joins = beside_stream(predicate, aliases, stream, table_roles(how, aliases, tables))
+        return stream_frame(frames, stream, on, joins, text)
+    assert roles is not None
+    steps = theta_roles(predicate, aliases, roles)
+    return theta_roles_frame(frames, steps, (options.algorithm, options.partitions), text, sample=sample)

@@ -13,7 +13,7 @@ from dovetail.errors import ArgumentError
 from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
 from dovetail.families.window.graph import Length, Within, window_graph
 from dovetail.families.window.spec import Algorithm, Approach, Options
-from dovetail.plan.tables import TableJoin, check_windows, divided, table_roles, tables_among
+from dovetail.plan.further import FurtherJoin, check_windows, divided, table_roles, tables_among
 from dovetail.plan.window import plan_window, read_delays, read_times, wait
 
 if TYPE_CHECKING:
@@ -39,7 +39,8 @@ def window_join(
     Parameters
     ----------
     inputs : dict of str to DataFrame
-        A mapping from an alias to a DataFrame: all streams, or all static.
+        A mapping from an alias to a DataFrame: all streams, all static, or streams beside tables, which are static
+        inputs that `time` leaves out.
     on : str, optional
         The condition in Spark SQL over ``alias.column``.  Equalities, bands (``ABS(A.v - B.v) <= 1``) and inequalities
         between two inputs find the matches; Spark evaluates any other conjunct on the matches found.  No equality is
@@ -141,7 +142,7 @@ def window_join(
     columns = input_columns(frames)
     names = {alias: known.names for alias, known in columns.items()}
     predicate = Predicate("TRUE") if on is None else parse(on, names)
-    joins: tuple[TableJoin, ...] = ()
+    joins: tuple[FurtherJoin, ...] = ()
     if tables:
         check_windows(within, tables)
         theta_facts(frames, predicate)  # which refuses what Spark cannot evaluate

@@ -31,7 +31,7 @@ from dovetail.families.shedding.spec import RandomDrop, Shed
 from dovetail.families.window.graph import Length, WindowGraph
 from dovetail.families.window.router import choose_grid
 from dovetail.families.window.spec import Conditions, Options, WindowJoinSpec, build_conditions
-from dovetail.plan.tables import TableJoin
+from dovetail.plan.further import FurtherJoin
 from dovetail.plan.theta import Facts
 from dovetail.plan.window_judged import as_roles, judged
 from dovetail.plan.window_plan import WindowPlan
@@ -76,7 +76,7 @@ def plan_window(
     delays: tuple[int, ...],
     idle: int | None,
     shed: Shed | None = None,
-    tables: tuple[TableJoin, ...] = (),
+    tables: tuple[FurtherJoin, ...] = (),
 ) -> WindowPlan:
     """Decide how a window join runs, or say why it cannot.
 

@@ -13,7 +13,7 @@ from dovetail.errors import listing
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import KEEP_UP, RandomDrop, Shed
 from dovetail.families.window.spec import WindowJoinSpec
-from dovetail.plan.tables import TableJoin
+from dovetail.plan.further import FurtherJoin
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class WindowPlan:
     verdicts: tuple[tuple[int, tuple[str, ...]], ...] = ()
     """Conditions that Spark evaluates on candidates, before it is known what has no match: those on the matches of
     the core (number -1), and by extra input those on rows that complete them."""
-    tables: tuple[TableJoin, ...] = ()
+    tables: tuple[FurtherJoin, ...] = ()
     """Static inputs that are joined with what the streams give."""
     shed: Shed | None = None
     slices: Slices | None = None

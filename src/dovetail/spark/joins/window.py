@@ -25,8 +25,8 @@ from dovetail.families.window.stream import WindowJoinKernel, metric_names
 from dovetail.plan.window import InputColumns
 from dovetail.plan.window_plan import WindowPlan
 from dovetail.spark.frames import Side, conjunction, field_of, filtered_sides, identity, nested_fields, never_null
+from dovetail.spark.joins.further import with_tables
 from dovetail.spark.joins.shedding import shed_sums
-from dovetail.spark.joins.tables import with_tables
 from dovetail.spark.keys import key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach, handle_of
 from dovetail.spark.routing import arrow_function
