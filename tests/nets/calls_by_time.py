@@ -66,8 +66,7 @@ def window_call(draw: random.Random, tables: Sequence[Table], *, any_case: bool)
     how = draw.choice(HOWS) if count == 2 else "inner"
     parts: list[str] = []
     if draw.random() < 0.8:
-        # Only inner joins take conditions that Spark has to evaluate.
-        parts.append(writer.condition(*names[:2]) if how == "inner" else writer.connection(*names[:2]))
+        parts.append(writer.condition(*names[:2]))
     if count == 3 and draw.random() < 0.7:
         parts.append(writer.connection(*names[1:]))
     on = " AND ".join(parts) or None

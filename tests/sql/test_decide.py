@@ -124,6 +124,36 @@ def test_windows():
     assert (left.options["on"], left.options["how"], left.moved) == ("A.k = B.k", "left", frozenset())
 
 
+def test_further_inputs_that_may_be_missing():
+    chain = "SELECT 1 FROM A JOIN B ON A.k = B.k LEFT JOIN C ON B.k = C.k AND C.x > 1 WINDOW = 5 s WHERE C.x > 2"
+    call = only(chain)
+    assert call.options["how"] == {"C": "optional"}
+    assert call.options["on"] == "A.k = B.k AND B.k = C.k AND C.x > 1"
+    assert not call.moved
+    call = only("SELECT 1 FROM A LEFT ANTI JOIN B ON A.k = B.k LEFT SEMI JOIN C ON A.k = C.k WINDOW = 5 s")
+    assert call.options["how"] == {"B": "absent", "C": "present"}
+    assert [one.alias for one in call.outputs] == ["A"]
+
+
+@pytest.mark.parametrize(
+    "joins",
+    [
+        "LEFT JOIN B ON A.k = B.k LEFT JOIN C ON B.k = C.k",
+        "LEFT JOIN B ON A.k = B.k JOIN C ON B.k = C.k",
+        "LEFT JOIN B ON A.k = B.k AND A.x > 1 JOIN C ON A.k = C.k",
+        "LEFT JOIN B ON A.k = B.k AND rand() < 1 JOIN C ON A.k = C.k",
+    ],
+)
+def test_chains_that_no_window_join_is(joins):
+    with pytest.raises(StatementError, match="a condition of this"):
+        only(f"SELECT 1 FROM A {joins} WINDOW = 5 s")
+
+
+def test_a_full_join_among_several_windows():
+    with pytest.raises(StatementError, match="a full join among 3 inputs"):
+        only("SELECT 1 FROM A FULL JOIN B ON A.k = B.k JOIN C ON A.k = C.k WINDOW = 5 s")
+
+
 def test_the_time_of_a_window():
     text = "SELECT 1 FROM A, B WINDOW = 5 SECONDS WHERE A.k = B.k"
     both = {"A": ("ts", "ts2"), "B": ("ts",)}
@@ -252,7 +282,7 @@ def test_memory():
         ("SELECT 1 FROM A, B, C DWINDOW (A, B) = 5 s BOTH WAYS AND WINDOW (B, C) = 5 s", "BOTH WAYS with"),
         ("SELECT 1 FROM A, B WINDOW = 5 s TIME Q.ts", "TIME names the input 'Q'"),
         ("SELECT 1 FROM A, B WINDOW = 5 s WITHIN MEMORY 5", "WITHIN MEMORY together with"),
-        ("SELECT 1 FROM A LEFT JOIN B ON A.k = B.k JOIN C ON A.k = C.k WINDOW = 5 s", "a left join among 3"),
+        ("SELECT 1 FROM A RIGHT JOIN B ON A.k = B.k JOIN C ON A.k = C.k WINDOW = 5 s", "a right join among 3"),
         ("SELECT 1 FROM A JOIN B USING (k) WINDOW = 5 s", "NATURAL, USING"),
         ("SELECT 1 FROM A ASOF JOIN B ON A.x > B.x WINDOW = 5 s", "ASOF JOIN together with"),
         ("SELECT 1 FROM A, B SHED HARVEST WHERE A.k = B.k", "SHED without a WINDOW clause"),

@@ -18,7 +18,9 @@ from tests.theta.harness import _arrow, key_type
 from dovetail.columns.segments import pack, unpack
 from dovetail.conditions.forms import Predicate, Term
 from dovetail.conditions.predicates import parse
+from dovetail.conditions.roles import Roles, implied
 from dovetail.families.shedding.spec import Shed
+from dovetail.families.window.completion import CompletingKernel
 from dovetail.families.window.graph import Within, window_graph
 from dovetail.families.window.router import WindowRouter
 from dovetail.families.window.spec import Options, WindowJoinSpec
@@ -29,6 +31,11 @@ from dovetail.plan.window_plan import WindowPlan
 
 Rows = tuple[int | None, ...]
 Make = Callable[[WindowJoinSpec], WindowJoinKernel]
+
+
+def kernel_of(spec: WindowJoinSpec) -> WindowJoinKernel:
+    """The kernel that Spark would run."""
+    return CompletingKernel(spec) if spec.extras else WindowJoinKernel(spec)
 
 
 @dataclass
@@ -50,7 +57,7 @@ def make_plan(
     within: Within,
     *,
     streaming: bool,
-    how: str = "inner",
+    how: str | Mapping[str, Any] = "inner",
     algorithm: str = "auto",
     approach: str = "local",
     partitions: int = 3,
@@ -62,11 +69,14 @@ def make_plan(
     aliases = tuple(tables)
     columns = {alias: table.column_names for alias, table in tables.items()}
     predicate = Predicate("TRUE") if on is None else parse(on, columns)
+    roles = None if isinstance(how, str) else Roles.of(how, aliases)
+    if roles is not None:
+        predicate = implied(predicate, aliases, roles)
     facts = Facts(
         frozenset(aliases) if streaming else frozenset(), *_typed(predicate, tables), shuffle_partitions=partitions
     )
-    options = Options(how, algorithm, approach, partitions)  # type: ignore[arg-type]
-    graph = window_graph(within, aliases, numeric=True)
+    options = Options(roles or how, algorithm, approach, partitions)  # type: ignore[arg-type]
+    graph = window_graph(within, aliases, numeric=True, roles=roles)
     return plan_window(
         aliases, predicate, facts, options, graph, columns={alias: _columns(table) for alias, table in tables.items()},
         times=("t",) * len(aliases), numeric=True, delays=tuple(delays or [0] * len(aliases)), idle=idle,
@@ -111,7 +121,7 @@ def flat(spec: WindowJoinSpec, side: int, table: pa.Table) -> pa.RecordBatch:
 
 
 def run_batch(
-    spec: WindowJoinSpec, tables: Mapping[str, pa.Table], *, parts: int = 2, make: Make = WindowJoinKernel
+    spec: WindowJoinSpec, tables: Mapping[str, pa.Table], *, parts: int = 2, make: Make = kernel_of
 ) -> Joined:
     """The join of static tables, each read in `parts` tasks."""
     arrived: dict[int, list[tuple[int, bytes]]] = {}
@@ -144,7 +154,7 @@ def run_stream(
     schedule: Schedule,
     *,
     flush: int | None = None,
-    make: Make = WindowJoinKernel,
+    make: Make = kernel_of,
 ) -> Joined:
     """The join of streams.  State passes through its stored form after every call, as if each were a restart.
 

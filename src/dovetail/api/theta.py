@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 from dovetail.api.arguments import CONDITION, takes_inputs
 from dovetail.conditions.durations import TimeWindow, tumbling
 from dovetail.conditions.either import either_of, searches
+from dovetail.conditions.forms import Predicate
 from dovetail.conditions.join_kind import HOWS, How, Spelling, read_how
 from dovetail.conditions.predicates import parse
+from dovetail.conditions.roles import Role, Roles
 from dovetail.errors import ArgumentError
 from dovetail.families.theta.spec import Algorithm, Options
+from dovetail.plan.further import beside_stream, check_further, one_stream, table_roles, theta_roles
 from dovetail.plan.theta import plan_theta
 from dovetail.plan.time_columns import check_window_times
 
@@ -26,7 +29,7 @@ def theta_join(
     inputs: Mapping[str, DataFrame | str] | None = None,
     *,
     on: str | Column | Sequence[str | Column],
-    how: How | Spelling = "inner",
+    how: How | Spelling | Mapping[str, Role] = "inner",
     window: int | str | timedelta | None = None,
     time: str | None = None,
     algorithm: Algorithm = "auto",
@@ -41,15 +44,16 @@ def theta_join(
     ----------
     inputs : dict of str to DataFrame or str
         A mapping from an alias to a DataFrame, or to the name of a table or view.  All static gives a static result.
-        Streams need a `window`, except for one stream joined with one static input.
+        Streams need a `window`, except for one stream joined with static inputs.
     on : str, Column or list
         The condition over ``alias.column``: Spark SQL, a Column such as ``F.col("R.x") <= F.col("S.y")``, or a list of
         these that must all be true; anything that Spark can evaluate.  Comparisons of two inputs, bands, tolerances by
         row, distances and an OR of them find the pairs, and Spark evaluates all else on what they find.  Where nothing
         connects an input with the others, every pair is formed.
-    how : str, default "inner"
+    how : str or dict of str to str, default "inner"
         ``inner``, and for two inputs also ``left``, ``right``, ``full``, ``semi`` or ``anti``, as in Spark, and in
-        any spelling that Spark takes, such as ``left_outer``.
+        any spelling that Spark takes, such as ``left_outer``.  Or a mapping from an alias to what the input is, as in
+        :func:`dovetail.window_join`: ``required``, ``keep``, ``optional``, ``present`` or ``absent``.
     window : int, str or timedelta, optional
         Rows join only within the same window: a number of rows (the k-th window of each input joins), or a length
         of time (tumbling windows on the column `time`).
@@ -121,12 +125,24 @@ def theta_join(
     from dovetail.spark.time_columns import time_column
 
     frames = check_inputs(inputs, named)
-    options = Options(read_how(how, HOWS), algorithm, partitions)
+    roles, word = None, None
+    if isinstance(how, Mapping):
+        roles = Roles.of(how, tuple(frames))
+        word = roles.word
+    else:
+        word = read_how(how, HOWS)
+    options = Options(word or "inner", algorithm, partitions)
     if not isinstance(sample, bool):
         raise ArgumentError(f"sample={sample!r}", accepted="True or False")
     bounds = tumbling(window, time)
     columns = {alias: frame.columns for alias, frame in frames.items()}
     predicate = parse(condition_text(on, frames), columns)
+    streams = sum(frame.isStreaming for frame in frames.values())
+    if word is None or (bounds is None and streams == 1 and len(frames) > 2):
+        check_further(how if roles is not None else options.how, windowed=bounds is not None, broadcast=broadcast)
+        return _one_after_the_other(
+            frames, predicate, how if isinstance(how, Mapping) else options.how, roles, options, sample=sample
+        )
     if isinstance(bounds, TimeWindow):
         check_window_times(bounds.time, [time_column(alias, frame, bounds.time) for alias, frame in frames.items()])
     facts = theta_facts(frames, predicate)
@@ -146,3 +162,30 @@ def theta_join(
         return theta_frame(some, one, number)
 
     return either_frame(frames, either, searches(predicate, either), options.how, search)
+
+
+def _one_after_the_other(
+    frames: dict[str, DataFrame],
+    predicate: Predicate,
+    how: How | Mapping[str, Role],
+    roles: Roles | None,
+    options: Options,
+    *,
+    sample: bool,
+) -> DataFrame:
+    """Inputs that play different parts, or several tables beside a stream."""
+    from dovetail.spark.joins.further import stream_frame, theta_roles_frame
+    from dovetail.spark.joins.theta import theta_facts
+
+    aliases = tuple(frames)
+    streams = [alias for alias, frame in frames.items() if frame.isStreaming]
+    text = repr(how) if roles is None else roles.text(aliases)
+    theta_facts(frames, predicate)  # which refuses what Spark cannot evaluate
+    if streams:
+        stream = one_stream(streams)
+        tables = [alias for alias in aliases if alias != stream]
+        on, joins = beside_stream(predicate, aliases, stream, table_roles(how, aliases, tables))
+        return stream_frame(frames, stream, on, joins, text)
+    assert roles is not None
+    steps = theta_roles(predicate, aliases, roles)
+    return theta_roles_frame(frames, steps, (options.algorithm, options.partitions), text, sample=sample)

@@ -9,10 +9,12 @@ from dovetail.api.arguments import WINDOW, takes_inputs
 from dovetail.conditions.forms import Predicate
 from dovetail.conditions.join_kind import HOWS, How, Spelling, read_how
 from dovetail.conditions.predicates import parse
+from dovetail.conditions.roles import Role, Roles, implied
 from dovetail.errors import ArgumentError
 from dovetail.families.shedding.spec import Harvest, RandomDrop, Shed
 from dovetail.families.window.graph import Length, Within, window_graph
 from dovetail.families.window.spec import Algorithm, Approach, Options
+from dovetail.plan.further import FurtherJoin, check_windows, divided, table_roles, tables_among
 from dovetail.plan.window import plan_window, read_delays, read_times, wait
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ def window_join(
     on: str | Column | Sequence[str | Column] | None = None,
     time: str | Mapping[str, str],
     within: Within,
-    how: How | Spelling = "inner",
+    how: How | Spelling | Mapping[str, Role] = "inner",
     algorithm: Algorithm = "auto",
     approach: Approach = "local",
     lateness: Length | Mapping[str, Length] | None = None,
@@ -40,7 +42,8 @@ def window_join(
     Parameters
     ----------
     inputs : dict of str to DataFrame or str
-        A mapping from an alias to a DataFrame, or to the name of a table or view: all streams, or all static.
+        A mapping from an alias to a DataFrame, or to the name of a table or view: all streams, all static, or streams
+        beside tables, which are static inputs that `time` leaves out.
     on : str, Column or list, optional
         The condition in Spark SQL over ``alias.column``, as text, Column or a list, as in :func:`theta_join`.
         Equalities, bands (``ABS(A.v - B.v) <= 1``) and inequalities between two inputs find the matches; Spark
@@ -54,9 +57,12 @@ def window_join(
         pairs of aliases to windows, ``{("A", "B"): "5 seconds", ("B", "C"): dt.after("10 seconds")}``, where a pair
         ``(low, high)`` bounds the second time less the first; or ``dt.path("A -> B -> C", "5 seconds")``.  Windows
         include their ends.  Pairs without a window are bounded by the shortest path between them.
-    how : str, default "inner"
-        ``inner``, and for two inputs ``left``, ``right``, ``full``, ``semi`` or ``anti``.  In a stream a row without a
-        match comes out once its window has closed.
+    how : str or dict of str to str, default "inner"
+        ``inner``, and for two inputs ``left``, ``right``, ``full``, ``semi`` or ``anti``.  Or, for any number of
+        inputs, a mapping from an alias to what the input is: ``required`` (unless named), ``keep`` (rows without a
+        match come out alone), ``optional`` (NULL where no row completes a match), ``present`` or ``absent`` (some row,
+        or none, completes it).  In a stream a row without a match, and a match that lacks an input, come out once their
+        windows have closed.
     algorithm : str, default "auto"
         ``auto``, or one of the published algorithms: ``nested``, ``hash``, ``merge``.  All give the same result.
     approach : str, default "local"
@@ -80,7 +86,8 @@ def window_join(
     Returns
     -------
     DataFrame
-        A lazy frame with one struct column per alias (only the left one for ``semi`` and ``anti``).
+        A lazy frame with one struct column per alias (only the left one for ``semi`` and ``anti``, none for an input
+        that is ``present`` or ``absent``).
 
     Raises
     ------
@@ -130,23 +137,47 @@ def window_join(
     from dovetail.spark.frames import check_inputs
     from dovetail.spark.joins.conditions import condition_text
     from dovetail.spark.joins.theta import theta_facts
-    from dovetail.spark.joins.window import input_columns, watermark_delays, window_join_frame
+    from dovetail.spark.joins.window import beside_tables, input_columns, watermark_delays, window_join_frame
 
     if shed is not None and not isinstance(shed, Harvest | RandomDrop):
         raise ArgumentError(f"shed={shed!r}", accepted="dt.Harvest(...), dt.RandomDrop(...) or None")
     frames = check_inputs(inputs, named)
-    options = Options(read_how(how, HOWS), algorithm, approach, partitions)
+    aliases = tuple(frames)
+    streaming = [alias for alias, frame in frames.items() if frame.isStreaming]
+    static = [alias for alias in frames if alias not in streaming]
+    tables = tables_among(static, streaming, tuple(time) if isinstance(time, Mapping) else None)
+    inner = {alias: frame for alias, frame in frames.items() if alias not in tables}
     columns = input_columns(frames)
-    times, numeric = read_times(time, columns)
-    graph = window_graph(within, tuple(frames), numeric=numeric)
     names = {alias: known.names for alias, known in columns.items()}
     predicate = Predicate("TRUE") if on is None else parse(condition_text(on, frames), names)
-    facts = theta_facts(frames, predicate)
-    streams = [alias for alias in frames if alias in facts.streams]
-    delays = read_delays(lateness, watermark_delays(frames, times), times, streams, numeric=numeric)
+    meant = how if isinstance(how, Mapping) else read_how(how, HOWS)
+    joins: tuple[FurtherJoin, ...] = ()
+    if tables:
+        check_windows(within, tables)
+        theta_facts(frames, predicate)  # which refuses what Spark cannot evaluate
+        roles = table_roles(meant, aliases, tables)
+        predicate, joins = divided(predicate, aliases, tables, roles)
+        meant = {alias: role for alias, role in zip(aliases, roles.roles, strict=True) if alias not in tables}
+    options = Options(_meant(meant, tuple(inner)), algorithm, approach, partitions)
+    columns = {alias: columns[alias] for alias in inner}
+    times, numeric = read_times(time, columns)
+    graph = window_graph(within, tuple(inner), numeric=numeric, roles=options.roles)
+    if options.roles is not None:
+        predicate = implied(predicate, tuple(inner), options.roles)
+    facts = theta_facts(inner, predicate)
+    streams = [alias for alias in inner if alias in facts.streams]
+    delays = read_delays(lateness, watermark_delays(inner, times), times, streams, numeric=numeric)
     idle = None if idle_timeout is None else wait(idle_timeout, "idle_timeout", numeric=numeric)
     plan = plan_window(
-        tuple(frames), predicate, facts, options, graph, columns=columns,
-        times=tuple(times.values()), numeric=numeric, delays=delays, idle=idle, shed=shed,
+        tuple(inner), predicate, facts, options, graph, columns=columns,
+        times=tuple(times.values()), numeric=numeric, delays=delays, idle=idle, shed=shed, tables=joins,
     )  # fmt: skip
-    return window_join_frame(frames, plan)
+    return beside_tables(frames, plan, aliases) if tables else window_join_frame(inner, plan)
+
+
+def _meant(how: How | Mapping[str, Role], aliases: tuple[str, ...]) -> How | Roles:
+    """What ``how=`` means; a mapping that a word says, too, is that word."""
+    if not isinstance(how, Mapping):
+        return how
+    roles = Roles.of(how, aliases)
+    return roles.word or roles

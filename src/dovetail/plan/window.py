@@ -17,13 +17,12 @@ from dovetail.columns.spark_hash import placed
 from dovetail.conditions.comparison import Key
 from dovetail.conditions.durations import duration
 from dovetail.conditions.forms import Predicate
-from dovetail.conditions.names import bare, quoted
+from dovetail.conditions.names import quoted
 from dovetail.errors import (
     ArgumentError,
     UnboundedJoinError,
     UnsupportedTypeError,
     is_whole,
-    listing,
     unknown_alias,
     unknown_column,
 )
@@ -32,7 +31,9 @@ from dovetail.families.shedding.spec import RandomDrop, Shed
 from dovetail.families.window.graph import Length, WindowGraph
 from dovetail.families.window.router import choose_grid
 from dovetail.families.window.spec import Conditions, Options, WindowJoinSpec, build_conditions
+from dovetail.plan.further import FurtherJoin
 from dovetail.plan.theta import Facts
+from dovetail.plan.window_judged import as_roles, judged
 from dovetail.plan.window_plan import WindowPlan
 
 EXHAUSTIVE = 2000
@@ -75,6 +76,7 @@ def plan_window(
     delays: tuple[int, ...],
     idle: int | None,
     shed: Shed | None = None,
+    tables: tuple[FurtherJoin, ...] = (),
 ) -> WindowPlan:
     """Decide how a window join runs, or say why it cannot.
 
@@ -92,36 +94,34 @@ def plan_window(
         How late rows may be, and when an input is no longer waited for.
     shed
         How to shed load, if at all.
+    tables
+        Static inputs that are joined with what the streams give.
     """
-    kind = options.kind
+    roles = options.roles
     slices = None if shed is None else _slices(shed, facts, options, graph, numeric=numeric)
-    if len(inputs) > 2 and not kind.pairs_only:
+    if len(inputs) > 2 and roles is None and not options.inner:
         raise ArgumentError(
-            f"how={options.how!r} with {len(inputs)} inputs", accepted="how='inner' for more than two inputs",
-            hint="join two of them first, and join the result with the third",
-        )  # fmt: skip
-    static = [alias for alias in inputs if alias not in facts.streams]
-    if static and facts.streams:
-        raise ArgumentError(
-            f"the static input(s) {listing(static)} beside the stream(s) {listing(facts.streams)}",
-            accepted="inputs that are all streams or all static",
-            hint="join a stream with a static input by theta_join, with a band on the two times",
+            f"how={options.how!r} with {len(inputs)} inputs",
+            accepted="how='inner', or a mapping that says what each input is to the join",
+            hint=f"how={{{inputs[0]!r}: 'keep'}} keeps the rows of {inputs[0]!r} that are in no match",
         )
-    rests = tuple(rest.sql for rest in facts.rests)
-    if rests and not kind.pairs_only:
+    if roles is not None and roles.extras and options.algorithm != "auto":
         raise ArgumentError(
-            f"how={options.how!r} with the condition {bare(rests[0])}, which only Spark can evaluate",
-            accepted="how='inner' with any condition, or another how with comparisons of two inputs only",
-            hint="move a condition on one input into a filter of that input",
+            f"algorithm={options.algorithm!r} with how={roles.text(inputs)}",
+            accepted="algorithm='auto' where an input is 'optional', 'present' or 'absent'",
         )
-    preserved = [alias for alias, kept in zip(inputs, kind.preserved, strict=False) if kept]
+    preserved = [inputs[side] for side in options.preserved()]
+    rests, verdicts = judged(inputs, facts.rests, options, streaming=bool(facts.streams))
+    asked = options.how
+    if verdicts:
+        options = replace(options, how=as_roles(options))
     conditions = build_conditions(inputs, facts.equalities, facts.comparisons)
     for alias in preserved:
         conditions = _unfiltered(conditions, inputs.index(alias), alias, predicate)
     dates = _dates_as_instants(inputs, columns, times)
     conditions = _with_keys(conditions, dates)
     streaming = bool(facts.streams)
-    grid = choose_grid(conditions, graph, kind, streaming=streaming, numeric=numeric)
+    grid = choose_grid(conditions, graph, options, streaming=streaming, numeric=numeric)
     partitions = options.partitions or facts.shuffle_partitions
     per_task = CELLS_PER_STREAMING_TASK if streaming else CELLS_PER_TASK
     if shed is not None:
@@ -156,8 +156,9 @@ def plan_window(
     )
     filters = tuple((f.alias, f.sql) for f in predicate.filters if f.alias not in preserved)
     return WindowPlan(
-        spec, facts.streams, predicate, times, numeric, partitions, filters, rests, shed=shed, slices=slices
-    )
+        spec, facts.streams, predicate, times, numeric, partitions, filters, rests, asked=asked, verdicts=verdicts,
+        tables=tables, shed=shed, slices=slices,
+    )  # fmt: skip
 
 
 def _unfiltered(conditions: Conditions, side: int, alias: str, predicate: Predicate) -> Conditions:
@@ -204,9 +205,10 @@ def _slices(shed: Shed, facts: Facts, options: Options, graph: WindowGraph, *, n
     """The slices of a join that sheds, or why it cannot."""
     if not facts.streams:
         raise ArgumentError("shed= with static inputs", accepted="streams: static inputs set no pace to keep up with")
-    if options.kind.unmatched:
+    if options.kind.unmatched or options.roles is not None:
+        how = repr(options.how) if options.roles is None else options.roles.text(graph.aliases)
         raise ArgumentError(
-            f"shed= with how={options.how!r}", accepted="how='inner' or 'semi'",
+            f"shed= with how={how}", accepted="how='inner' or 'semi'",
             hint="a row whose match was shed would come out as one without a match",
         )  # fmt: skip
     if options.algorithm not in ("auto", "nested"):

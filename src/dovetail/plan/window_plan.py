@@ -6,10 +6,14 @@ from dataclasses import dataclass
 
 from dovetail.conditions.durations import in_words
 from dovetail.conditions.forms import Predicate
+from dovetail.conditions.join_kind import How
 from dovetail.conditions.names import bare
+from dovetail.conditions.roles import Roles
+from dovetail.errors import listing
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import KEEP_UP, RandomDrop, Shed
 from dovetail.families.window.spec import WindowJoinSpec
+from dovetail.plan.further import FurtherJoin
 
 
 @dataclass(frozen=True)
@@ -27,6 +31,13 @@ class WindowPlan:
     """(alias, condition) that drops rows of an input before the join."""
     rests: tuple[str, ...]
     """Conditions that only Spark evaluates, on matches."""
+    asked: How | Roles | None = None
+    """What the user asked for, where the spec says it in other words."""
+    verdicts: tuple[tuple[int, tuple[str, ...]], ...] = ()
+    """Conditions that Spark evaluates on candidates, before it is known what has no match: those on the matches of
+    the core (number -1), and by extra input those on rows that complete them."""
+    tables: tuple[FurtherJoin, ...] = ()
+    """Static inputs that are joined with what the streams give."""
     shed: Shed | None = None
     slices: Slices | None = None
     """The slices of the windows, where load is shed."""
@@ -35,6 +46,12 @@ class WindowPlan:
     def inputs(self) -> tuple[str, ...]:
         """The aliases, in the user's order."""
         return self.spec.aliases
+
+    @property
+    def how(self) -> str:
+        """What the user asked for, spelled one way."""
+        how = self.asked or self.spec.options.how
+        return how if isinstance(how, str) else how.text(self.inputs)
 
     def text(self) -> str:
         """The plan as lines of text, most important first."""
@@ -46,7 +63,7 @@ class WindowPlan:
             "join": "a window join",
             "inputs": ", ".join(self.inputs),
             "condition": bare(self.predicate.sql),
-            "how": self.spec.options.how,
+            "how": self.how,
             "time": ", ".join(self._times()),
             "window": self._bounds(),
             "number of partitions": str(self.spec.cells),
@@ -70,18 +87,24 @@ class WindowPlan:
 def _text(plan: WindowPlan) -> str:
     """The plan as lines of text, most important first."""
     kind = "stream" if plan.streams else "batch"
-    lines = [f"window join, {kind}, how={plan.spec.options.how!r}", f"  inputs      {', '.join(plan.inputs)}"]
+    how = plan.how if plan.how.startswith("{") else repr(plan.how)
+    lines = [f"window join, {kind}, how={how}", f"  inputs      {', '.join(plan.inputs)}"]
     lines += [f"  first       {alias} keeps rows where {bare(sql)}" for alias, sql in plan.filters]
     lines += [f"  window      {text}" for text in _windows(plan)]
     if plan.predicate.sql != "TRUE":
         lines.append(f"  where       {bare(plan.predicate.text)}")
+    lines += [f"  results     {text}" for text in _results(plan)]
     lines.append(f"  kernel      {_kernel(plan)}")
     lines.append(f"  routing     {_routing(plan)}")
     if plan.streams:
         lines += [f"  state       {text}" for text in _state(plan)]
     lines += [f"  shed        {text}" for text in _shed(plan)]
+    if plan.verdicts:
+        rests = " AND ".join(sql for _, conditions in plan.verdicts for sql in conditions)
+        lines.append(f"  then        Spark evaluates {bare(rests)} on candidates, and what has no match is known")
     if plan.rests:
         lines.append(f"  then        Spark evaluates {bare(' AND '.join(plan.rests))} on what the kernel finds")
+    lines += [f"  then        {table.text()}" for table in plan.tables]
     return "\n".join(lines)
 
 
@@ -113,6 +136,24 @@ def _windows(plan: WindowPlan) -> list[str]:
                 first, last = (_length(plan, int(value)) for value in hull[i, j])
                 reach = f"{plan.inputs[j]} from {first} to {last} after {plan.inputs[i]}"
                 texts.append(f"{reach}, by the shortest path")
+    return texts
+
+
+def _results(plan: WindowPlan) -> list[str]:
+    """What becomes of matches that some inputs lack, where inputs play different parts."""
+    roles = plan.spec.roles
+    if roles is None:
+        return []
+    texts = [f"matches of {listing(plan.inputs[side] for side in roles.core)}"]
+    meanings = {
+        "optional": "with the rows of {} that complete them, or NULL",
+        "present": "where a row of {} completes them",
+        "absent": "where no row of {} completes them",
+    }
+    texts += [meanings[role].format(a) for a, role in zip(plan.inputs, roles.roles, strict=True) if role in meanings]
+    texts += [f"and rows of {plan.inputs[side]} that are in none of these, alone" for side in roles.kept]
+    if plan.streams and (roles.filtering or roles.optional):
+        texts.append(f"{'all' if roles.filtering else 'with NULL'} once the windows have closed")
     return texts
 
 

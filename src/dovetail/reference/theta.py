@@ -2,24 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Mapping
 
 from dovetail.conditions.join_kind import How
-from dovetail.reference.assemble import Inputs, Joined, Row, nested_loop
+from dovetail.conditions.roles import Role
+from dovetail.reference.assemble import (
+    Condition,
+    Conjuncts,
+    Inputs,
+    Joined,
+    Row,
+    conjuncts_hold,
+    nested_loop,
+    nested_loop_by_role,
+)
 
-Condition = Callable[..., bool | None]
 
-
-def theta_join(inputs: Inputs, condition: Condition, how: How = "inner", window: int | None = None) -> list[Joined]:
+def theta_join(
+    inputs: Inputs,
+    condition: Condition | Conjuncts,
+    how: How | Mapping[str, Role] = "inner",
+    window: int | None = None,
+) -> list[Joined]:
     """Every combination of rows for which the condition is true, and the rows that `how` keeps without a match.
 
     Parameters
     ----------
     inputs : mapping of str to sequence of rows
         Rows by alias, in the order of arrival.
-    condition : callable
-        Takes one row per input, in order.
-    how : str
+    condition : callable, or sequence of (aliases, callable)
+        Takes one row per input, in order.  Where `how` is a mapping: its parts, each with the aliases it is about.
+    how : str, or mapping of str to str
         As in :func:`dovetail.theta_join`.
     window : int, optional
         Rows join only with rows of the same window of so many rows.
@@ -40,6 +53,11 @@ def theta_join(inputs: Inputs, condition: Condition, how: How = "inner", window:
     def matches(positions: tuple[int, ...], rows: tuple[Row, ...]) -> bool:
         if window is not None and len({position // window for position in positions}) > 1:
             return False
-        return condition(*rows) is True
+        return callable(condition) and condition(*rows) is True
 
-    return nested_loop(inputs, matches, how)
+    if not isinstance(how, Mapping):
+        return nested_loop(inputs, matches, how)
+    if callable(condition):
+        raise TypeError("a mapping for how needs a condition in parts")
+    parts = condition
+    return nested_loop_by_role(inputs, lambda rows: conjuncts_hold(parts, rows), how)

@@ -66,8 +66,10 @@ class JoinCall:
     @property
     def outputs(self) -> tuple[JoinInput, ...]:
         """The inputs whose rows come out."""
-        pairs = JoinKind.of(self.options.get("how", "inner")).pairs
-        return self.inputs if pairs else self.inputs[:1]
+        how = self.options.get("how", "inner")
+        if isinstance(how, Mapping):
+            return tuple(one for one in self.inputs if how.get(one.alias) not in ("present", "absent"))
+        return self.inputs if JoinKind.of(how).pairs else self.inputs[:1]
 
 
 class Conditions:

@@ -15,6 +15,8 @@ from dovetail.conditions.components import components
 from dovetail.conditions.durations import duration
 from dovetail.conditions.either import either_of
 from dovetail.conditions.forms import Predicate
+from dovetail.conditions.join_kind import How
+from dovetail.conditions.roles import Role
 from dovetail.errors import ArgumentError, in_statement, listing
 from dovetail.families.shedding.spec import Harvest, RandomDrop
 from dovetail.families.window.graph import after, path
@@ -103,7 +105,7 @@ def decide(block: Block, text: str, facts: Facts, *, plain: bool = True) -> Deci
     return Decision(calls, calls[0].why if calls else "every join has an equality or only Spark can do it")
 
 
-def _whole_condition(block: Block, text: str, facts: Facts, how: str) -> tuple[str | None, frozenset[Slice]]:
+def _whole_condition(block: Block, text: str, facts: Facts, how: object) -> tuple[str | None, frozenset[Slice]]:
     """The condition of a join of all relations, and the conditions of WHERE that are part of it."""
     conditions = Conditions(text, facts.columns)
     moved = list(conditions.readable(block.conjuncts)) if how == "inner" else []
@@ -135,14 +137,9 @@ def _window_call(block: Block, text: str, facts: Facts) -> JoinCall:
         raise in_statement(
             text, extras.windows[0].offset, "a window of one input", accepted="two or more inputs in FROM"
         )
-    hows = {join.how for join in block.joins}
-    if hows != {"inner"} and len(aliases) > 2:
-        outer = next(join for join in block.joins if join.how != "inner")
-        raise in_statement(
-            text, outer.slice.start, f"a {outer.how} join among {len(aliases)} inputs with windows",
-            accepted="inner joins, or two inputs",
-        )  # fmt: skip
-    how = block.joins[0].how if len(aliases) == 2 else "inner"
+    how: How | dict[str, Role] = block.joins[0].how if len(aliases) == 2 else "inner"
+    if len(aliases) > 2 and {join.how for join in block.joins} != {"inner"}:
+        how = _roles(block, text, facts)
     on, moved = _whole_condition(block, text, facts, how)
     options: dict[str, Any] = {
         "on": on,
@@ -153,6 +150,37 @@ def _window_call(block: Block, text: str, facts: Facts) -> JoinCall:
     if extras.shed is not None:
         options["shed"] = _shedding(extras.shed, text)
     return JoinCall("window", _inputs(block), options, block.slice, "it has windows", moved)
+
+
+_ROLES: dict[How, Role] = {"left": "optional", "semi": "present", "anti": "absent"}
+
+
+def _roles(block: Block, text: str, facts: Facts) -> dict[str, Role]:
+    """What LEFT, SEMI and ANTI JOIN make of further inputs, each of which is tied to inner joined ones alone.
+
+    Otherwise the window join of all would not be the chain of joins that the statement is.
+    """
+    further = [join for join in block.joins if join.how != "inner"]
+    for join in further:
+        if join.how not in _ROLES:
+            raise in_statement(
+                text, join.slice.start, f"a {join.how} join among {len(block.relations)} inputs with windows",
+                accepted="inner, left, semi and anti joins, or two inputs",
+            )  # fmt: skip
+    roles = {join.relation.alias: _ROLES[join.how] for join in further}
+    conditions = Conditions(text, facts.columns)
+    for join in block.joins:
+        own = {join.relation.alias} & roles.keys()
+        known = conditions.readable(join.on)
+        for condition in join.on:
+            parts = parts_of(known[condition]) if condition in known else []
+            if not parts or any(own != aliases_of(part) & roles.keys() for part in parts):
+                raise in_statement(
+                    text, condition.start, f"a condition of this {join.how} join beside windows of several inputs",
+                    accepted=f"conditions of {join.relation.alias} with inner joined relations",
+                    hint="join what this relation depends on in a subquery first",
+                )  # fmt: skip
+    return roles
 
 
 def _shedding(shed: Shed, text: str) -> Harvest | RandomDrop:

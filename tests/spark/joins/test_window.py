@@ -120,6 +120,22 @@ def test_hows_in_batch_and_in_a_stream_across_a_restart(spark, tmp_path, how):
     assert all(report["kernel_us"] > 0 for report in reports)
 
 
+@pytest.mark.parametrize("how", ["left", "right", "full", "semi", "anti"])
+def test_conditions_of_sparks_own_decide_what_has_no_match(spark, how):
+    inputs = {alias: made(alias) for alias in "AB"}
+    joined = dt.window_join(
+        {alias: frame(spark, rows) for alias, rows in inputs.items()},
+        on="A.k = B.k AND A.v <> B.v AND (A.v > 3 OR B.v > 3)", time="ts", within="2 seconds", how=how,
+    )  # fmt: skip
+
+    def condition(a, b):
+        return both(same_key(a, b), a["v"] != b["v"], a["v"] > 3 or b["v"] > 3)
+
+    answer = meant(inputs, condition, {("A", "B"): (-2, 2)}, how)
+    assert ids(joined) == answer
+    assert dt.metrics(joined)["results"] == sum(answer.values()) > 5
+
+
 def test_a_stream_without_any_equality(spark, tmp_path):
     inputs = {alias: made(alias) for alias in "ABC"}
     for alias, rows in inputs.items():
@@ -200,7 +216,6 @@ def test_explain_tells_windows_kernel_and_state(spark, tmp_path, capsys):
         ({"how": "outer"}, ArgumentError, "how='outer'"),
         ({"algorithm": "magic"}, ArgumentError, "algorithm='magic'"),
         ({"algorithm": "hash", "on": "A.v < B.v"}, ArgumentError, "without an equality"),
-        ({"how": "left", "on": "A.k = B.k AND A.v <> B.v"}, ArgumentError, "which only Spark can evaluate"),
         ({"partitions": 0}, ArgumentError, "partitions=0"),
         ({"lateness": {"Z": "1 s"}}, UnknownNameError, "lateness="),
         ({"idle_timeout": "soon"}, ArgumentError, "idle_timeout='soon'"),
@@ -221,6 +236,9 @@ def test_streams_need_a_watermark_and_company_of_their_kind(spark, tmp_path):
     with pytest.raises(UnboundedJoinError, match="'A' has no watermark on 'ts'"):
         dt.window_join({"A": raw, "B": stream(spark, tmp_path / "B")}, **call)
     assert dt.window_join({"A": raw, "B": stream(spark, tmp_path / "B")}, **call, lateness="1 second").isStreaming
+    rest = {**call, "on": "A.k = B.k AND A.v <> B.v", "how": "left", "lateness": "1 second"}
+    with pytest.raises(ArgumentError, match="which only Spark can evaluate, on streams"):
+        dt.window_join({a: stream(spark, tmp_path / a) for a in "AB"}, **rest)
     with pytest.raises(ArgumentError, match=r"static input\(s\) B beside the stream\(s\) A"):
         dt.window_join({"A": stream(spark, tmp_path / "A"), "B": frame(spark, made("B", 3))}, **call)
 

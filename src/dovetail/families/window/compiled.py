@@ -58,8 +58,11 @@ def extend(
     partial_low: Codes,
     partial_high: Codes,
     chunk: int,
+    once: bool = False,
 ) -> Extended:  # pragma: no cover - compiled
     """Pairs (partial match, row) whose slot, time and further ranges fit; at most about `chunk` of them.
+
+    With `once`, the first row that fits a partial match is the only one.
 
     Rows come in the order of (slot, time); row numbers `rows` follow that order, as do `row_low` and `row_high` of
     shape (conditions, rows).  state: partial match, its slot, position of the next row (-1 for not yet searched), and a
@@ -102,6 +105,8 @@ def extend(
                 out_partial[filled] = p
                 out_row[filled] = rows[at]
                 filled += 1
+                if once:
+                    break
             at += 1
         p += 1
         at = -1

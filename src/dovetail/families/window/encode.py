@@ -65,11 +65,23 @@ def key_arrays(spec: WindowJoinSpec, side: int, rows: pa.RecordBatch) -> Keys:
 
 
 def usable_rows(spec: WindowJoinSpec, side: int, rows: pa.RecordBatch) -> Mask:
-    """Rows that may match: those with a time and all keys."""
+    """Rows that may match: those with a time and all keys that a match needs."""
     mask = valid_mask(rows.column(spec.times[side])).copy()
-    for key in key_arrays(spec, side, rows):
-        if key.null_count:
-            mask &= valid_mask(key)
+    keys = key_arrays(spec, side, rows)
+    for number in spec.needed_keys[side]:
+        if keys[number].null_count:
+            mask &= valid_mask(keys[number])
+    return mask
+
+
+def completable_rows(spec: WindowJoinSpec, side: int, extra: int, rows: pa.RecordBatch) -> Mask | None:
+    """Rows of a core input that have all keys which tie them to an extra input; None for all."""
+    keys = key_arrays(spec, side, rows)
+    mask: Mask | None = None
+    for number in spec.keys_with(side, extra):
+        if keys[number].null_count:
+            valid = valid_mask(keys[number])
+            mask = valid if mask is None else mask & valid
     return mask
 
 

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from dovetail.conditions.components import components
 from dovetail.conditions.durations import duration
+from dovetail.conditions.roles import Roles
 from dovetail.errors import ArgumentError, listing, unknown_alias
 
 WindowMatrix: TypeAlias = npt.NDArray[np.int64]
@@ -162,7 +163,9 @@ class WindowGraph:
         return np.stack([matrices[..., 0].min(axis=0), matrices[..., 1].max(axis=0)], axis=-1)
 
 
-def window_graph(within: Within, aliases: Sequence[str], *, numeric: bool = False) -> WindowGraph:
+def window_graph(
+    within: Within, aliases: Sequence[str], *, numeric: bool = False, roles: Roles | None = None
+) -> WindowGraph:
     """Read ``within=`` and close it.
 
     Parameters
@@ -173,6 +176,9 @@ def window_graph(within: Within, aliases: Sequence[str], *, numeric: bool = Fals
         The inputs, in order.
     numeric
         Whether times are whole numbers instead of timestamps.
+    roles
+        What each input is to the join, where some may be missing.  One length for all then bounds every pair of which
+        one is in the core; a window between two others has no meaning where one of them is missing.
 
     Examples
     --------
@@ -189,10 +195,31 @@ def window_graph(within: Within, aliases: Sequence[str], *, numeric: bool = Fals
         if reach < 0:
             raise ArgumentError(f"within={within!r} is less than zero", accepted=_ACCEPTED)
         size = range(len(aliases))
-        alternatives = [{(i, j): (-reach, reach) for i in size for j in size if i < j}]
+        core = size if roles is None else roles.core
+        alternatives = [{(i, j): (-reach, reach) for i in size for j in size if i < j and (i in core or j in core)}]
+    if roles is not None:
+        _check_extras(alternatives, aliases, roles)
     _check_connected(alternatives[0], aliases)
     closed = tuple(_closed(bounds, aliases) for bounds in alternatives)
     return WindowGraph(tuple(aliases), tuple(tuple(sorted(bounds.items())) for bounds in alternatives), closed)
+
+
+def _check_extras(alternatives: Sequence[Bounds], aliases: Sequence[str], roles: Roles) -> None:
+    """Refuse windows whose meaning would hang on an input that may be missing."""
+    for i, j in alternatives[0]:
+        if i in roles.extras and j in roles.extras:
+            one, other = aliases[i], aliases[j]
+            raise ArgumentError(
+                f"a window between {one!r} and {other!r}, each of which may be missing",
+                accepted="windows in which one of two inputs is required or kept",
+                hint=f"give {one!r} and {other!r} windows to a required or kept input",
+            )
+    if len(alternatives) > 1 and len(roles.optional) > 1:
+        named = listing(aliases[side] for side in roles.optional)
+        raise ArgumentError(
+            f"a path in both directions with the optional inputs {named}", accepted="one optional input on such a path",
+            hint="give windows by pair, or make two joins, one for each direction",
+        )  # fmt: skip
 
 
 def _path_bounds(given: Path, aliases: Sequence[str], numeric: bool) -> list[Bounds]:

@@ -14,9 +14,9 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from dovetail.columns.codes import Codes, float_values
+from dovetail.columns.codes import Codes, Mask, float_values
 from dovetail.columns.segments import concat
-from dovetail.families.window.encode import ConditionKey, Encoded, Index, buckets, encode_rows
+from dovetail.families.window.encode import ConditionKey, Encoded, Index, buckets, completable_rows, encode_rows
 from dovetail.families.window.spec import WindowJoinSpec
 
 PartialMatches: TypeAlias = "dict[int, Index]"
@@ -64,6 +64,7 @@ class IndexedSegment:
     side: int
     rows: pa.RecordBatch
     indexes: dict[AccessPath, TimeIndex] = field(default_factory=dict)
+    has_keys: dict[int, Mask | None] = field(default_factory=dict)
 
     @cached_property
     def codes(self) -> Encoded:
@@ -80,6 +81,12 @@ class IndexedSegment:
         """The first and the last time."""
         times = self.codes.times
         return int(times.min()), int(times.max())
+
+    def completable(self, extra: int) -> Mask | None:
+        """Which rows have the keys that tie them to an extra input; None for all."""
+        if extra not in self.has_keys:
+            self.has_keys[extra] = completable_rows(self.spec, self.side, extra, self.rows)
+        return self.has_keys[extra]
 
     def index(self, path: AccessPath) -> TimeIndex:
         """The rows in the order that an access path needs."""
@@ -134,6 +141,11 @@ class IndexedInput:
         """The codes of the equality classes."""
         return _joined([segment.codes.group for segment in self.segments])
 
+    def order(self, path: AccessPath) -> Index:
+        """All rows, segment by segment in the order that an access path needs."""
+        starts = self.starts[:-1].tolist()
+        return _joined([segment.index(path).order + at for segment, at in zip(self.segments, starts, strict=True)])
+
     def ranges(self, condition: ConditionKey) -> tuple[Codes, Codes]:
         """The ranges of a condition over all rows."""
         if condition not in self._ranges:
@@ -144,6 +156,22 @@ class IndexedInput:
 
     @cached_property
     def _ranges(self) -> dict[ConditionKey, tuple[Codes, Codes]]:
+        return {}
+
+    def completable(self, extra: int) -> Mask | None:
+        """Which rows have the keys that tie them to an extra input; None for all."""
+        if extra not in self._completable:
+            parts = [segment.completable(extra) for segment in self.segments]
+            known = any(part is not None for part in parts)
+            whole = [
+                np.ones(segment.size, dtype=np.bool_) if part is None else part
+                for part, segment in zip(parts, self.segments, strict=True)
+            ]
+            self._completable[extra] = np.concatenate(whole) if known else None
+        return self._completable[extra]
+
+    @cached_property
+    def _completable(self) -> dict[int, Mask | None]:
         return {}
 
     def take(self, columns: Sequence[int], rows: Index) -> pa.RecordBatch:

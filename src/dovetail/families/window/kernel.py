@@ -5,7 +5,7 @@ It knows rows as numbers only, and neither state nor watermarks.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -44,31 +44,39 @@ class Search:
     spec: WindowJoinSpec
     inputs: list[IndexedInput]
     compared: int = 0
+    once: bool = False
+    """Whether one row of a segment is enough to know that a partial match can grow."""
+
+    @property
+    def wanted(self) -> Sequence[int]:
+        """The inputs that a match has a row of."""
+        return self.spec.sides
 
     def matches(self, start: int, rows: Index | None = None) -> Iterator[PartialMatches]:
-        """Matches of all inputs, beginning with every row of the input `start`, or with some of them."""
+        """Matches of the wanted inputs, beginning with every row of the input `start`, or with some of them."""
         first = self.inputs[start]
-        if any(other.size == 0 for other in self.inputs):
+        if any(self.inputs[side].size == 0 for side in self.wanted):
             return
         # Neighbours in key and time look up neighbours: in that order searches stay within a cache's reach.
-        if rows is None:
-            order = np.lexsort((first.times, first.group))
-        else:
-            order = rows[np.lexsort((first.times[rows], first.group[rows]))]
+        order = first.order(BY_GROUP if self.spec.classes else BY_TIME)
+        if rows is not None:
+            wanted = np.zeros(first.size, dtype=np.bool_)
+            wanted[rows] = True
+            order = order[wanted[order]]
         for begin in range(0, order.size, BLOCK):
             yield from self._grown({start: order[begin : begin + BLOCK]})
 
     def _grown(self, partial: PartialMatches) -> Iterator[PartialMatches]:
-        if len(partial) == len(self.inputs):
+        if len(partial) == len(self.wanted):
             kept = self._checked(partial)
             if next(iter(kept.values())).size:
                 yield kept
             return
         side, path, via = self.next_input(tuple(partial))
-        for extended in self._extended(partial, side, path, via):
-            size = next(iter(extended.values())).size
-            for begin in range(0, size, BLOCK):
-                yield from self._grown({s: rows[begin : begin + BLOCK] for s, rows in extended.items()})
+        for matched, found in self.extended(partial, side, path, via):
+            for begin in range(0, matched.size, BLOCK):
+                part = matched[begin : begin + BLOCK]
+                yield from self._grown({**{s: r[part] for s, r in partial.items()}, side: found[begin : begin + BLOCK]})
 
     def next_input(self, chosen: tuple[int, ...]) -> tuple[int, AccessPath, int]:
         """The input to look up next, how, and from which of those chosen: equality before band before time alone.
@@ -77,7 +85,7 @@ class Search:
         """
         hull = self.spec.hull
         options = []
-        for side in self.spec.sides:
+        for side in self.wanted:
             if side in chosen:
                 continue
             rank, path, via = self.best_path(side, chosen)
@@ -105,7 +113,8 @@ class Search:
                     return 2, AccessPath("bucket", number), other
         return 3, BY_TIME, chosen[0]
 
-    def _extended(self, partial: PartialMatches, side: int, path: AccessPath, via: int) -> Iterator[PartialMatches]:
+    def extended(self, partial: PartialMatches, side: int, path: AccessPath, via: int) -> Iterator[tuple[Index, Index]]:
+        """Partial matches by number, and the rows of one more input that codes let extend them."""
         size = partial[via].size
         checks = self._checks(side, tuple(partial), path)
         partial_low = np.empty((len(checks), size), dtype=np.int64)
@@ -125,7 +134,9 @@ class Search:
                 probes = Probes(first, last, earliest, latest, *ranges, partial_low, partial_high)
                 for matched, rows in self.walk(len(partial), index, probes):
                     if matched.size:
-                        yield {**{s: r[matched] for s, r in partial.items()}, side: rows + start}
+                        yield matched, rows + start
+                        if self.once:
+                            earliest[matched] = np.iinfo(np.int64).max  # found: it looks no further
 
     def time_ranges(self, partial: PartialMatches, side: int) -> Iterator[tuple[Index, Index]]:
         """The earliest and the latest time that each partial match looks for, once for every range of times."""
@@ -142,7 +153,7 @@ class Search:
         """Partial matches and the rows of a segment that extend them; `level` inputs are matched so far."""
         state = np.array([0, 0, -1, 0], dtype=np.int64)
         while state[0] < probes.earliest.size:
-            matched, rows, compared = extend(state, index.slots, index.times, index.order, *probes, CHUNK)
+            matched, rows, compared = extend(state, index.slots, index.times, index.order, *probes, CHUNK, self.once)
             self.tally(level, compared)
             yield matched, rows
 

@@ -18,7 +18,6 @@ from dovetail.columns.hashing import GOLDEN, row_hashes
 from dovetail.columns.layout import MAX_TIME_HEADER, SLICE
 from dovetail.columns.partition import parts_by_cell
 from dovetail.conditions.comparison import Kind
-from dovetail.conditions.join_kind import JoinKind
 from dovetail.families.window.encode import (
     Index,
     buckets,
@@ -30,7 +29,7 @@ from dovetail.families.window.encode import (
     usable_rows,
 )
 from dovetail.families.window.graph import WindowGraph
-from dovetail.families.window.spec import Conditions, Grid, PairComparison, WindowJoinSpec
+from dovetail.families.window.spec import Conditions, Grid, Options, PairComparison, WindowJoinSpec
 
 COARSE = 64
 """Slices of time are so many windows long: one row in 64 or so is copied."""
@@ -62,7 +61,7 @@ class WindowRouter:
             group = _spread(group[copied]) ^ slices
         parts = parts_by_cell(kept, np.mod(_spread(group), spec.cells), spec.cells)
         unusable = np.flatnonzero(~usable)
-        if side in spec.preserved and unusable.size:
+        if side in spec.reported and unusable.size:
             null_key_rows = block.take(unusable)
             cells = np.mod(row_hashes(null_key_rows, spec.payload[side]), spec.cells)
             if spec.grid is not None:
@@ -118,15 +117,18 @@ def _spread(codes: Index) -> Index:
 
 
 def choose_grid(
-    conditions: Conditions, graph: WindowGraph, kind: JoinKind, *, streaming: bool, numeric: bool
+    conditions: Conditions, graph: WindowGraph, options: Options, *, streaming: bool, numeric: bool
 ) -> Grid | None:
     """How to cut a join into slices: by time in batch, by value in a stream that has no equality to go by.
 
-    A full join needs every row in one cell only, since a copy cannot tell whether another copy has matched.
+    A match belongs to the slice of its pivot row.  So the pivot is in the core, and it is the input of which all rows
+    come out: a copy cannot tell whether another copy has matched.  Two such inputs allow no slices.
     """
-    if all(kind.preserved):
+    preserved = options.preserved()
+    if len(preserved) > 1:
         return None
-    pivot = 1 if kind.preserved[1] else 0
+    core = range(len(graph.aliases)) if options.roles is None else options.roles.core
+    pivot = preserved[0] if preserved else core[0]
     if not streaming:
         hull = graph.hull
         span = int(max(abs(int(hull.min())), int(hull.max())))
@@ -136,11 +138,14 @@ def choose_grid(
         return Grid(pivot, length, tuple(reach))
     if conditions.classes:
         return None
-    return _value_grid(conditions.comparisons, len(graph.aliases), pivot)
+    return _value_grid(conditions.comparisons, len(graph.aliases), pivot, core)
 
 
-def _value_grid(comparisons: Sequence[PairComparison], sides: int, pivot: int) -> Grid | None:
-    """Slices of a value that bands tie together across all inputs, through the same key of each."""
+def _value_grid(comparisons: Sequence[PairComparison], sides: int, pivot: int, core: Sequence[int]) -> Grid | None:
+    """Slices of a value that bands tie together across all inputs, through the same key of each.
+
+    Only bands of core inputs lead on to a third input: one that may be missing ties no others together.
+    """
     for seed in comparisons:
         if not seed.is_band:
             continue
@@ -164,9 +169,11 @@ def _value_grid(comparisons: Sequence[PairComparison], sides: int, pivot: int) -
                 bounds[j, i] = min(bounds[j, i], -float(low.shift or 0))
         if len(keys) < sides:
             continue
-        for via in range(sides):
+        for via in core:
             bounds = np.minimum(bounds, bounds[:, via : via + 1] + bounds[via : via + 1, :])
-        widest = max(seed.bucket_width, float(bounds.max()))
+        if np.isinf(bounds[pivot]).any() or np.isinf(bounds[:, pivot]).any():
+            continue
+        widest = max(seed.bucket_width, float(bounds[np.isfinite(bounds)].max()))
         reach = tuple((float(-bounds[pivot, side]), float(bounds[side, pivot])) for side in range(sides))
         return Grid(pivot, WIDE * widest, reach, tuple(keys[side] for side in range(sides)), kind)
     return None

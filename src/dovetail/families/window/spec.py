@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import combinations
 from typing import Literal
 
@@ -16,6 +17,7 @@ from dovetail.conditions.comparison import Axis, Comparison, Edge, Key, KeyType,
 from dovetail.conditions.components import components
 from dovetail.conditions.forms import Equality
 from dovetail.conditions.join_kind import HOWS, How, JoinKind
+from dovetail.conditions.roles import Roles
 from dovetail.errors import ArgumentError, check_partitions, choice
 from dovetail.families.window.graph import WindowGraph, WindowMatrix
 
@@ -30,13 +32,13 @@ APPROACHES: tuple[Approach, ...] = ("global", "local", "path")
 class Options:
     """How a window join is to be run."""
 
-    how: How = "inner"
+    how: How | Roles = "inner"
     algorithm: Algorithm = "auto"
     approach: Approach = "local"
     partitions: int | None = None
 
     def __post_init__(self) -> None:
-        if self.how not in HOWS:
+        if not isinstance(self.how, Roles) and self.how not in HOWS:
             raise choice("how", self.how, HOWS)
         if self.algorithm not in ALGORITHMS:
             raise choice("algorithm", self.algorithm, ALGORITHMS)
@@ -50,9 +52,25 @@ class Options:
         check_partitions(self.partitions)
 
     @property
+    def roles(self) -> Roles | None:
+        """What each input is to the join, where `how` says it input by input."""
+        return self.how if isinstance(self.how, Roles) else None
+
+    @property
     def kind(self) -> JoinKind:
-        """Which rows the join gives."""
-        return JoinKind.of(self.how)
+        """Which rows a join of two inputs gives; where roles say it, only its pairs count."""
+        return JoinKind.of("inner" if isinstance(self.how, Roles) else self.how)
+
+    @property
+    def inner(self) -> bool:
+        """Whether the matches of all inputs are all that comes out."""
+        return self.roles is None and self.kind.pairs_only
+
+    def preserved(self) -> tuple[int, ...]:
+        """Inputs whose rows come out even without a match."""
+        if self.roles is not None:
+            return self.roles.kept
+        return tuple(side for side, kept in enumerate(self.kind.preserved) if kept)
 
 
 @dataclass(frozen=True)
@@ -163,9 +181,32 @@ class WindowJoinSpec:
         return self.options.kind
 
     @property
+    def roles(self) -> Roles | None:
+        """What each input is to the join, where that is said input by input."""
+        return self.options.roles
+
+    @property
+    def core(self) -> tuple[int, ...]:
+        """Inputs whose rows make the matches that others complete: all of them, unless roles say otherwise."""
+        return tuple(self.sides) if self.roles is None else self.roles.core
+
+    @property
+    def extras(self) -> tuple[int, ...]:
+        """Inputs that are judged by themselves against each match of the core."""
+        return () if self.roles is None else self.roles.extras
+
+    @property
     def preserved(self) -> tuple[int, ...]:
         """Inputs whose rows come out even without a match."""
-        return tuple(side for side, kept in enumerate(self.kind.preserved) if kept)
+        return self.options.preserved()
+
+    @property
+    def reported(self) -> tuple[int, ...]:
+        """Inputs of which rows come out that can match nothing, for want of a key or a time."""
+        roles = self.roles
+        if roles is not None and len(roles.core) == 1 and "present" not in roles.roles:
+            return roles.core
+        return self.preserved
 
     @property
     def flagged(self) -> tuple[int, ...]:
@@ -173,14 +214,50 @@ class WindowJoinSpec:
         return self.preserved if self.kind.pairs else (0,)
 
     @property
-    def emitted(self) -> range:
+    def emitted(self) -> tuple[int, ...]:
         """Inputs whose rows appear in the result."""
-        return self.sides if self.kind.pairs else range(1)
+        if self.roles is not None:
+            return self.roles.emitted
+        return tuple(self.sides) if self.kind.pairs else (0,)
+
+    @property
+    def outer(self) -> bool:
+        """Whether an input may be NULL in the result."""
+        return self.kind.outer if self.roles is None else self.roles.outer
+
+    @cached_property
+    def needed_keys(self) -> tuple[tuple[int, ...], ...]:
+        """For each input the keys without which its rows match nothing.
+
+        A row of the core that lacks a key which ties it to an extra input only is still a match, one that no row of
+        that input completes.
+        """
+        found = []
+        for side, keys in enumerate(self.keys):
+            only = {key for extra in self.extras for key in self.keys_with(side, extra)}
+            for other in self.core:
+                only -= self.keys_with(side, other)
+            only -= {equal.members[side] for equal in self.classes}
+            found.append(tuple(key for key in range(len(keys)) if side in self.extras or key not in only))
+        return tuple(found)
+
+    def keys_with(self, side: int, other: int) -> set[int]:
+        """The keys of an input that conditions of two inputs compare with those of another."""
+        found = set()
+        for equality in self.equalities:
+            if set(equality.sides) == {side, other}:
+                found.add(equality.keys[equality.sides.index(side)])
+        for comparison in self.comparisons:
+            if {comparison.point_side, comparison.box_side} == {side, other}:
+                axis = comparison.axis
+                ends = {end.key for end in (axis.low, axis.high) if end is not None}
+                found |= {axis.point} if side == comparison.point_side else ends
+        return found
 
     def output_names(self) -> list[str]:
         """Flat output columns: those of every emitted input, then which inputs are present in an outer join."""
         names = [name for side in self.emitted for name in columns_of(input_payload(side), self.payload[side])]
-        if self.kind.outer:
+        if self.outer:
             names += columns_of(HAS_ROW, len(self.emitted))
         return names
 

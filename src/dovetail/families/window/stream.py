@@ -90,7 +90,7 @@ class WindowJoinKernel:
         self.counters["rows"] += rows.num_rows
         usable = usable_rows(self.spec, side, rows)
         if not usable.all():
-            if side in self.spec.preserved:
+            if side in self.spec.reported:
                 self._null_key_rows[side].append(rows.filter(pa.array(~usable)))
             rows = rows.filter(pa.array(usable))
         times = time_codes(rows.column(self.spec.times[side]))
@@ -255,9 +255,10 @@ class WindowJoinKernel:
             if self.spec.kind.unmatched or not first_matches.size:
                 return None
             return self._rows({0: inputs[0].take(range(self.spec.payload[0]), first_matches)}, first_matches.size)
-        count = matches[0].size
-        parts = {s: inputs[s].take(range(self.spec.payload[s]), matches[s]) for s in self.spec.sides}
-        return self._rows(parts, count)
+        return self._rows(self._payload(inputs, matches), next(iter(matches.values())).size)
+
+    def _payload(self, inputs: list[IndexedInput], matches: PartialMatches) -> dict[int, pa.RecordBatch]:
+        return {s: inputs[s].take(range(self.spec.payload[s]), matches[s]) for s in self.spec.emitted if s in matches}
 
     def _matched(self, origin: list[StoredSegment | None], new: NewRows | None) -> Mask:
         flags = []
@@ -285,7 +286,7 @@ class WindowJoinKernel:
                 columns += parts[side].columns
             else:
                 columns += [pa.nulls(count, kind) for kind in self.spec.types[side]]  # type: ignore[call-overload]
-        if self.spec.kind.outer:
+        if self.spec.outer:
             columns += [pa.array(np.full(count, side in parts)) for side in self.spec.emitted]
         return pa.RecordBatch.from_arrays(columns, names=self.spec.output_names())
 
@@ -293,17 +294,18 @@ class WindowJoinKernel:
         """Rows without a match that can no longer get one, each once."""
         # What the last call closed, it reported.
         before, after = self._expiry_at(self._watermarks_before), self._expiry()
-        for side in self.spec.preserved:
+        for side in self.spec.reported:
             payload = range(self.spec.payload[side])
             unmatched = [part.select(payload) for part in self._null_key_rows[side]]
-            for segment in stored[side]:
+            waiting = side in self.spec.preserved
+            for segment in stored[side] if waiting else ():
                 if segment.last >= before[side] and segment.first < after[side]:
                     indexed = self._state.indexed(segment)
                     times = indexed.codes.times
                     due = (times >= before[side]) & (times < after[side]) & ~self._state.matched(segment)
                     unmatched.append(indexed.rows.select(payload).filter(pa.array(due)))
             arrived = new[side]
-            if arrived is not None:
+            if waiting and arrived is not None:
                 due = (arrived.segment.codes.times < after[side]) & ~arrived.matched
                 unmatched.append(arrived.segment.rows.select(payload).filter(pa.array(due)))
             for part in unmatched:

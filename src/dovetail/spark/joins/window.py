@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+import pyarrow as pa
 from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
-from dovetail.columns.layout import HAS_ROW, input_payload
-from dovetail.columns.structs import Nested
+from dovetail.columns.layout import HAS_ROW, RECORD, VERDICT, input_payload
+from dovetail.columns.structs import Nested, nest
 from dovetail.families.shedding.router import SheddingRouter
 from dovetail.families.shedding.spec import Harvest
 from dovetail.families.shedding.stream import HarvestKernel, shed_metrics
 from dovetail.families.shedding.stream_drop import DropKernel
+from dovetail.families.window.completion import CompletingKernel
+from dovetail.families.window.judged import CandidateKernel, FinishStage, candidate_columns
 from dovetail.families.window.router import WindowRouter
 from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.families.window.stream import WindowJoinKernel, metric_names
 from dovetail.plan.window import InputColumns
 from dovetail.plan.window_plan import WindowPlan
-from dovetail.spark.frames import Side, conjunction, field_of, filtered_sides, identity
+from dovetail.spark.frames import Side, conjunction, field_of, filtered_sides, identity, nested_fields, never_null
+from dovetail.spark.joins.further import with_tables
 from dovetail.spark.joins.shedding import shed_sums
 from dovetail.spark.keys import key_columns
-from dovetail.spark.metrics import Handle, Recorder, attach
+from dovetail.spark.metrics import Handle, Recorder, attach, handle_of
 from dovetail.spark.routing import arrow_function
 from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
 from dovetail.spark.watermarks import watermark_delay
@@ -43,23 +48,39 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
     )
     handle.recorders.append(recorder)
     shape: list[Nested] = []
-    for side in spec.emitted:
-        present = f"{HAS_ROW}{side}" if spec.kind.outer else None
+    for at, side in enumerate(spec.emitted):
+        present = f"{HAS_ROW}{at}" if spec.outer else None
         shape += sides[spec.aliases[side]].shape(input_payload(side), present=present)
     join = identity(frames, plan.identity())
-    rows = run_kernel(packed, kernel, recorder, _fields(sides, spec), join, partitions=plan.partitions, shape=shape)
+    fields = _fields(sides, spec)
+    if plan.verdicts:
+        candidates = run_kernel(
+            packed, partial(CandidateKernel, spec), recorder, _candidate_fields(sides, spec), join,
+            partitions=plan.partitions,
+        )  # fmt: skip
+        return attach(recorder.finished(_finished(candidates, plan, sides, fields, shape)), handle)
+    rows = run_kernel(packed, kernel, recorder, fields, join, partitions=plan.partitions, shape=shape)
     if plan.rests:
         rows = recorder.finished(rows.filter(conjunction(plan.rests)))
     return attach(rows, handle)
 
 
+def beside_tables(frames: Mapping[str, DataFrame], plan: WindowPlan, inputs: Sequence[str]) -> DataFrame:
+    """The frame of a plan whose streams are joined with tables; `inputs` are all aliases in the user's order."""
+    streams = {alias: frames[alias] for alias in plan.inputs}
+    joined = window_join_frame(streams, plan)
+    handle = handle_of(joined, "window_join")
+    return attach(with_tables(joined, frames, plan.tables, inputs), handle)
+
+
 def _running(plan: WindowPlan) -> tuple[tuple[str, ...], list[Column] | None, Callable[[], WindowJoinKernel]]:
     """The counters of a join, how they add up where not as sums, and its kernel."""
     if plan.shed is None or plan.slices is None:
-        return metric_names(plan.inputs), None, partial(WindowJoinKernel, plan.spec)
+        kind = CompletingKernel if plan.spec.extras else WindowJoinKernel
+        return metric_names(plan.inputs), None, partial(kind, plan.spec)
     harvesting = isinstance(plan.shed, Harvest)
-    kind = HarvestKernel if harvesting else DropKernel
-    kernel = partial(kind, plan.spec, shed=plan.shed, slices=plan.slices)
+    shedding = HarvestKernel if harvesting else DropKernel
+    kernel = partial(shedding, plan.spec, shed=plan.shed, slices=plan.slices)
     sums = shed_sums(plan.inputs, plan.slices, harvesting=harvesting)
     return shed_metrics(plan.inputs, plan.slices), sums, kernel
 
@@ -74,12 +95,44 @@ def _packed(side: Side, router: WindowRouter, *, streaming: bool) -> DataFrame:
 
 def _fields(sides: Mapping[str, Side], spec: WindowJoinSpec) -> list[T.StructField]:
     """The flat columns that leave a kernel; those behind the payloads say which inputs are present."""
-    names, outer = spec.output_names(), spec.kind.outer
+    names, outer = spec.output_names(), spec.outer
     fields = [field for side in spec.emitted for _, field in sides[spec.aliases[side]].payload]
     fields += [T.StructField("present", T.BooleanType())] * (len(names) - len(fields))
     return [
         T.StructField(name, field.dataType, field.nullable or outer) for name, field in zip(names, fields, strict=True)
     ]
+
+
+def _candidate_fields(sides: Mapping[str, Side], spec: WindowJoinSpec) -> list[T.StructField]:
+    """The flat columns of candidates: the payload of every input, then numbers."""
+    payload = [field.dataType for alias in spec.aliases for _, field in sides[alias].payload]
+    names = [name for name, _ in candidate_columns(spec)]
+    numbers: list[T.DataType] = [T.IntegerType() if name == RECORD else T.LongType() for name in names[len(payload) :]]
+    return [T.StructField(name, kind) for name, kind in zip(names, [*payload, *numbers], strict=True)]
+
+
+def _finished(
+    candidates: DataFrame,
+    plan: WindowPlan,
+    sides: Mapping[str, Side],
+    fields: list[T.StructField],
+    shape: list[Nested],
+) -> DataFrame:
+    """The results that are left of candidates once Spark has judged them, decided in the task that found them."""
+    structs = [one for at, alias in enumerate(plan.inputs) for one in sides[alias].structs(input_payload(at))]
+    # An alias may be called i0_0 or kind, as our own columns are.  No alias contains a #.
+    both = candidates.select(*structs, F.struct(*candidates.columns).alias("#found"))
+    verdict = F.lit(True)
+    for side, conditions in plan.verdicts:
+        verdict = F.when(F.col(f"#found.{RECORD}") == side, conjunction(conditions)).otherwise(verdict)
+    judged = both.select("#found.*", verdict.alias(VERDICT))
+    finish, certain = FinishStage(plan.spec), never_null(fields)
+
+    def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for rows in finish(batches):
+            yield nest(rows, shape, certain)
+
+    return judged.mapInArrow(arrow_function(stage), T.StructType(nested_fields(fields, shape, whole=True)))
 
 
 def input_columns(frames: Mapping[str, DataFrame]) -> dict[str, InputColumns]:

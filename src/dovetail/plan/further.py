@@ -1,0 +1,303 @@
+"""One input after the other: tables beside streams, and theta joins whose inputs play different parts.
+
+The condition is divided.  What is about the first inputs alone finds their matches; the rest joins one further input
+after the other with what is there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from dovetail.conditions.clauses import Clauses, Span
+from dovetail.conditions.forms import Band, Equality, Filter, Inequality, Part, Predicate, Rest
+from dovetail.conditions.join_kind import How
+from dovetail.conditions.names import bare, quoted
+from dovetail.conditions.roles import Role, Roles, implied
+from dovetail.conditions.tokens import read
+from dovetail.errors import ArgumentError, PredicateError, UnboundedJoinError, listing
+from dovetail.families.window.graph import Path, Within
+
+_HOWS: dict[str, How] = {"required": "inner", "optional": "left", "present": "semi", "absent": "anti"}
+
+
+@dataclass(frozen=True)
+class FurtherJoin:
+    """One more input, how it is joined with what is there, and on what condition."""
+
+    alias: str
+    how: How
+    condition: str
+    by_key: bool
+    """Whether Spark joins it, by hash or by sorting: an equality connects a table, or nothing that an index serves."""
+    present: tuple[str, ...] = ()
+    """Inputs that must have a row: a kept row that is in no match comes out alone, whatever the table has for it."""
+
+    def text(self) -> str:
+        """The join in words."""
+        by = "Spark, by its keys" if self.by_key else "an index of its values in every task"
+        return f"{self.how} join with the table {self.alias} where {bare(self.condition)}, by {by}"
+
+    def nested(self, left: str, columns: dict[str, Sequence[str]]) -> str:
+        """The condition where all inputs but the table are columns of one input `left`."""
+        items = [
+            item._replace(sql=f"{quoted(left)}.{item.sql}") if item.alias not in (None, self.alias) else item
+            for item in read(self.condition, columns)
+        ]
+        texts = [Clauses(items).sql(Span(0, len(items)))]
+        return " AND ".join([*texts, *(f"{quoted(left)}.{quoted(one)} IS NOT NULL" for one in self.present)])
+
+
+def divided(
+    predicate: Predicate, inputs: Sequence[str], tables: Sequence[str], roles: Roles
+) -> tuple[Predicate, tuple[FurtherJoin, ...]]:
+    """The condition on the streams, and the tables in the order in which they are joined, required ones first."""
+    role = dict(zip(inputs, roles.roles, strict=True))
+    _check(role, tables)
+    streams = [alias for alias in inputs if alias not in tables]
+    core = [alias for alias in streams if role[alias] in ("required", "keep")]
+    order = sorted(tables, key=lambda alias: role[alias] != "required")
+    required = [alias for alias in order if role[alias] == "required"]
+    of: dict[str, list[Part]] = {alias: [] for alias in order}
+    stays: list[Part] = []
+    for part in _parts(predicate):
+        about = _aliases(part)
+        named = [alias for alias in order if alias in about]
+        if not named:
+            stays.append(part)
+            continue
+        missing = [alias for alias in about if alias not in (*core, *required, named[-1])]
+        if missing:
+            raise ArgumentError(
+                f"the condition {bare(part.sql)} ties the table {named[-1]!r} to {missing[0]!r}, which may be missing",
+                accepted="conditions of a table with required and kept inputs",
+            )
+        of[named[-1]].append(part)
+    kept = any(role[alias] == "keep" for alias in core)
+    joins = []
+    for alias in order:
+        if not any(len(_aliases(part)) > 1 for part in of[alias]):
+            raise ArgumentError(
+                f"no condition connects the table {alias!r}", accepted=f"a condition with a column of {alias!r}"
+            )
+        condition = " AND ".join(f"({part.sql})" for part in of[alias])
+        by_key = any(isinstance(part, Equality) for part in of[alias]) or not _indexed(of[alias])
+        joins.append(FurtherJoin(alias, _HOWS[role[alias]], condition, by_key, tuple(core) if kept else ()))
+    return _with(predicate, [*stays, *_through(predicate, inputs, tables, core, stays)]), tuple(joins)
+
+
+def beside_stream(
+    predicate: Predicate, inputs: Sequence[str], stream: str, roles: Roles
+) -> tuple[Predicate, tuple[FurtherJoin, ...]]:
+    """The condition on one stream alone, and the tables in the order in which they are joined with it."""
+    tables = [alias for alias in inputs if alias != stream]
+    on, joins = divided(predicate, inputs, tables, roles)
+    if roles.roles[list(inputs).index(stream)] != "keep":
+        return on, joins
+    # A row that a condition on the stream alone leaves out is kept, beside no table.
+    own = "".join(f" AND ({part.sql})" for part in _parts(on))
+    return Predicate("TRUE"), tuple(replace(join, condition=join.condition + own, present=()) for join in joins)
+
+
+def _indexed(parts: Sequence[Part]) -> bool:
+    return any(isinstance(part, Equality | Inequality | Band) for part in parts)
+
+
+def _check(role: Mapping[str, Role], tables: Sequence[str]) -> None:
+    for alias in tables:
+        if role[alias] == "keep":
+            raise ArgumentError(
+                f"how[{alias!r}]='keep' of a table beside streams",
+                accepted="'required', 'optional', 'present' or 'absent' for a table",
+                hint="a stream never ends, so no row of a table is known to be in no match",
+            )
+    kept = [alias for alias, given in role.items() if given == "keep"]
+    deciding = [alias for alias in tables if role[alias] != "optional"]
+    if kept and deciding:
+        raise ArgumentError(
+            f"the stream {kept[0]!r} is kept, and the table {deciding[0]!r} decides what comes out",
+            accepted="optional tables beside a kept stream", hint="join the table afterwards",
+        )  # fmt: skip
+
+
+def _through(
+    predicate: Predicate, inputs: Sequence[str], tables: Sequence[str], core: Sequence[str], known: Sequence[Part]
+) -> list[Equality]:
+    """Equalities between streams that a table connects: they find fewer matches before the table is looked up."""
+    told = [e for e in predicate.equalities if {e.left.alias, e.right.alias} <= {*core, *tables}]
+    told = [e for e in told if not {e.left.alias, e.right.alias} <= set(tables)]
+    as_extras = Roles(tuple("optional" if alias in tables else "required" for alias in inputs))
+    closed = implied(Predicate("", equalities=tuple(told)), inputs, as_extras).equalities
+    return [e for e in closed if {e.left.alias, e.right.alias} <= set(core) and e not in known]
+
+
+def _parts(predicate: Predicate) -> list[Part]:
+    return [*predicate.equalities, *predicate.inequalities, *predicate.bands, *predicate.filters, *predicate.rests]
+
+
+def _aliases(part: Part) -> frozenset[str]:
+    if isinstance(part, Filter):
+        return frozenset((part.alias,))
+    return part.aliases if isinstance(part, Rest) else frozenset((part.left.alias, part.right.alias))
+
+
+def _with(predicate: Predicate, parts: Sequence[Part]) -> Predicate:
+    """A predicate of some parts."""
+    chosen = Predicate(
+        "",
+        tuple(part for part in parts if isinstance(part, Equality)),
+        tuple(part for part in parts if isinstance(part, Inequality)),
+        tuple(part for part in parts if isinstance(part, Band)),
+        tuple(part for part in parts if isinstance(part, Filter)),
+        tuple(part for part in parts if isinstance(part, Rest)),
+    )
+    return Predicate(chosen.sql, chosen.equalities, chosen.inequalities, chosen.bands, chosen.filters, chosen.rests)
+
+
+def tables_among(static: Sequence[str], streams: Sequence[str], timed: Sequence[str] | None) -> tuple[str, ...]:
+    """The static inputs beside streams, or why they cannot be tables: those with a time of their own."""
+    if not static or not streams:
+        return ()
+    with_time = [alias for alias in static if timed is None or alias in timed]
+    if with_time:
+        raise ArgumentError(
+            f"the static input(s) {listing(with_time)} beside the stream(s) {listing(streams)}",
+            accepted="inputs that are all streams or all static, or tables without a time",
+            hint="leave a table out of time={...}: it is then joined as it is in each micro-batch, without a window; "
+            "theta_join has bands on the times of a stream and a table",
+        )
+    if len(streams) == 1:
+        raise ArgumentError(
+            f"the stream {streams[0]!r} beside tables alone", accepted="two or more streams beside tables",
+            hint="theta_join joins one stream with tables, without a window",
+        )  # fmt: skip
+    return tuple(static)
+
+
+def check_windows(within: Within, tables: Sequence[str]) -> None:
+    """Refuse a window for a table, which has no time."""
+    pairs = [pair for pair in within if isinstance(pair, tuple)] if isinstance(within, Mapping) else []
+    named = within.stops if isinstance(within, Path) else [alias for pair in pairs for alias in pair]
+    for alias in tables:
+        if alias in named:
+            raise ArgumentError(
+                f"within= has a window for the table {alias!r}", accepted="windows between streams",
+                hint="a condition on the times, such as T.at <= A.ts, ties a table to a stream",
+            )  # fmt: skip
+
+
+def table_roles(how: How | Mapping[str, Role], inputs: Sequence[str], tables: Sequence[str]) -> Roles:
+    """What each input is to a join with tables; a word other than ``inner`` does not say it."""
+    if isinstance(how, Mapping):
+        return Roles.of(how, inputs)
+    if how != "inner":
+        raise ArgumentError(
+            f"how={how!r} with the table(s) {listing(tables)} beside streams",
+            accepted="how='inner', or a mapping that says what each input is to the join",
+            hint=f"how={{{tables[0]!r}: 'optional'}} gives NULL where the table has no row",
+        )
+    required: Role = "required"
+    return Roles((required,) * len(inputs))
+
+
+# --- theta joins ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ThetaRoles:
+    """A theta join whose inputs play different parts: which are joined first, on what, and the others in order."""
+
+    first: tuple[str, ...]
+    on: Predicate
+    joins: tuple[FurtherJoin, ...]
+
+
+def theta_roles(predicate: Predicate, inputs: Sequence[str], roles: Roles) -> ThetaRoles:
+    """The joins of two sides that a theta join with roles is made of, or why it is not.
+
+    The required inputs are joined first.  A kept one is then the right side of a right join, or both are sides of a
+    full join; so no row has to be told from an equal one.
+    """
+    predicate = implied(predicate, inputs, roles)
+    core = [inputs[side] for side in roles.core]
+    kept = [inputs[side] for side in roles.kept]
+    if kept and roles.filtering:
+        raise ArgumentError(
+            f"how={roles.text(inputs)} keeps the rows of {kept[0]!r}, and another input decides which matches come out",
+            accepted="'optional' inputs beside one that is kept", hint="join what is present or absent first",
+        )  # fmt: skip
+    if len(kept) > 2 or (len(kept) == 2 and core != kept):
+        raise ArgumentError(
+            f"how={roles.text(inputs)} keeps the rows of {len(kept)} of {len(core)} inputs",
+            accepted="one kept input, or two that are the only required ones",
+            hint="window_join keeps the rows of any number of inputs",
+        )
+    first = kept[:1] if core == kept else [alias for alias in core if alias not in kept]
+    parts = [(part, _aliases(part)) for part in _parts(predicate)]
+    steps: list[tuple[str, How, list[Part]]] = []
+    for alias in kept:
+        if alias not in first:
+            about = [part for part, names in parts if names <= set(core) and not names <= set(first)]
+            steps.append((alias, "full" if len(kept) == 2 else "right", about))
+    own = [part for part, names in parts if kept and core == kept == first and names <= set(first)]
+    if len(kept) == 2:
+        steps = [(kept[1], "full", [part for part, names in parts if names <= set(core)])]
+    for side in roles.extras:
+        alias = inputs[side]
+        about = [part for part, names in parts if alias in names and names <= {*core, alias}]
+        steps.append((alias, _HOWS[roles.roles[side]], [*about, *own]))
+    placed = [part for _, _, about in steps for part in about]
+    at_first = [part for part, names in parts if names <= set(first) and part not in placed]
+    left = next((part for part, _ in parts if part not in placed and part not in at_first), None)
+    if left is not None:
+        raise ArgumentError(
+            f"the condition {bare(left.sql)} is about two inputs, each of which may be missing",
+            accepted="conditions about at most one input that may be missing",
+        )
+    joins = []
+    for alias, how, about in steps:
+        if not _indexed([part for part in about if alias in _aliases(part)]):
+            raise PredicateError(
+                f"no equality, inequality or band connects {alias!r} with {listing(first)}",
+                accepted="a condition such as A.x < B.y, A.k = B.k or ABS(A.x - B.y) <= 5 for every input",
+            )
+        present = tuple(core) if kept and len(core) > 1 and alias not in core else ()
+        joins.append(FurtherJoin(alias, how, " AND ".join(f"({part.sql})" for part in about), False, present))
+    return ThetaRoles(tuple(first), _with(predicate, at_first), tuple(joins))
+
+
+@dataclass(frozen=True)
+class RolesPlan:
+    """The plan of a theta join with roles, or of one stream beside tables: those of its joins, in order."""
+
+    inputs: tuple[str, ...]
+    streams: frozenset[str]
+    how: str
+    plans: tuple[str, ...]
+    """The plans in words."""
+
+    def text(self) -> str:
+        """The plan as lines of text."""
+        kind = "stream with static inputs" if self.streams else "batch"
+        return "\n".join([f"theta join, {kind}, how={self.how}, one input after the other", *self.plans])
+
+
+def check_further(how: object, *, windowed: bool, broadcast: str | None) -> None:
+    """Refuse what joins of one input after the other do not take."""
+    if windowed:
+        raise ArgumentError(
+            f"how={how!r} together with window=", accepted="a word for how=, such as 'inner', with a window",
+            hint="window_join has windows around each row, and roles for its inputs",
+        )  # fmt: skip
+    if broadcast is not None:
+        raise ArgumentError(f"broadcast= together with how={how!r}", accepted="broadcast= for two inputs")
+
+
+def one_stream(streams: Sequence[str]) -> str:
+    """The one stream among tables, or why there cannot be more."""
+    if len(streams) > 1:
+        raise UnboundedJoinError(
+            f"the inputs {listing(streams)} are streams, and no window bounds what to remember of them",
+            accepted="one stream beside static inputs, or window_join",
+        )
+    return streams[0]

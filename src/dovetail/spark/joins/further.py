@@ -1,0 +1,112 @@
+"""One input after the other as Spark frames: tables beside streams, and theta joins with roles."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from dovetail.conditions.forms import Predicate
+from dovetail.conditions.join_kind import How, JoinKind
+from dovetail.conditions.names import quoted
+from dovetail.conditions.predicates import parse
+from dovetail.families.theta.spec import Algorithm, Options
+from dovetail.plan.further import FurtherJoin, RolesPlan, ThetaRoles
+from dovetail.plan.theta import plan_theta
+from dovetail.spark.frames import Side, filtered_sides
+from dovetail.spark.joins.theta import theta_facts, theta_frame
+from dovetail.spark.metrics import Handle, attach, handle_of
+
+_SPARK: dict[How, str] = {"inner": "inner", "left": "left", "semi": "left_semi", "anti": "left_anti"}
+LEFT = "#joined"
+"""The alias of what is there already.  No alias of a user contains a #."""
+
+
+def with_tables(
+    joined: DataFrame, tables: Mapping[str, DataFrame], joins: Sequence[FurtherJoin], inputs: Sequence[str]
+) -> DataFrame:
+    """A frame of structs with those of the tables, in the order of the inputs."""
+    for join in joins:
+        if join.by_key:
+            joined = _by_key(joined, tables[join.alias], join)
+        else:
+            found = _by_values(joined, tables[join.alias], join, Options(join.how), sample=False)
+            joined = _opened(found, joined, join)
+    return _in_order(joined, inputs)
+
+
+def _by_key(joined: DataFrame, table: DataFrame, join: FurtherJoin) -> DataFrame:
+    """Spark's own join, which looks a table of any size up by key."""
+    condition = F.expr(join.condition).cast("boolean")
+    for alias in join.present:
+        condition &= F.col(quoted(alias)).isNotNull()
+    return joined.join(Side.of(join.alias, table).frame, condition, _SPARK[join.how])
+
+
+def _by_values(
+    joined: DataFrame, further: DataFrame, join: FurtherJoin, options: Options, *, sample: bool
+) -> DataFrame:
+    """The theta join of what is there, as one input, with a further one."""
+    frames = {LEFT: joined, join.alias: further}
+    columns = {name: joined.schema[name].dataType.fieldNames() for name in joined.columns}  # type: ignore[attr-defined]
+    condition = join.nested(LEFT, {**columns, join.alias: further.columns})
+    predicate = parse(condition, {alias: frame.columns for alias, frame in frames.items()})
+    facts = theta_facts(frames, predicate)
+    plan = plan_theta((LEFT, join.alias), predicate, facts, options, window=None, broadcast=None, sample=sample)
+    return theta_frame(frames, plan)
+
+
+def _opened(found: DataFrame, joined: DataFrame, join: FurtherJoin) -> DataFrame:
+    """A join of two inputs with one column for each alias again."""
+    before = [F.col(f"{quoted(LEFT)}.{quoted(name)}").alias(name) for name in joined.columns]
+    return found.select(*before, *([F.col(quoted(join.alias))] if JoinKind.of(join.how).pairs else []))
+
+
+def _in_order(joined: DataFrame, inputs: Sequence[str]) -> DataFrame:
+    shown = [alias for alias in inputs if alias in joined.columns]
+    return joined if joined.columns == shown else joined.select(*map(quoted, shown))
+
+
+def theta_roles_frame(
+    frames: Mapping[str, DataFrame], roles: ThetaRoles, options: tuple[Algorithm, int | None], how: str, *, sample: bool
+) -> DataFrame:
+    """The lazy frame of a theta join whose inputs play different parts."""
+    streams = frozenset(alias for alias, frame in frames.items() if frame.isStreaming)
+    handles: list[Handle] = []
+    first = {alias: frames[alias] for alias in roles.first}
+    theta_facts(first, roles.on)  # which refuses what Spark cannot evaluate
+    if len(first) == 1:
+        (alias,) = first
+        texts = [*(part.sql for part in roles.on.filters), *(part.sql for part in roles.on.rests)]
+        filters = [(alias, sql) for sql in texts]
+        joined = filtered_sides(first, filters)[alias].frame
+    else:
+        facts = theta_facts(first, roles.on)
+        plan = plan_theta(
+            roles.first, roles.on, facts, Options("inner", *options), window=None, broadcast=None, sample=sample
+        )
+        joined = theta_frame(first, plan)
+        handles.append(handle_of(joined, "theta_join"))
+    for join in roles.joins:
+        found = _by_values(joined, frames[join.alias], join, Options(join.how, *options), sample=sample)
+        handles.append(handle_of(found, "theta_join"))
+        for recorder in handles[-1].recorders:
+            recorder.name = recorder.name.replace(LEFT, ",".join(joined.columns))
+        joined = _opened(found, joined, join)
+    words = tuple(one.plan.text().replace(f"{LEFT}.", "").replace(LEFT, "what is there") for one in handles)
+    handle = Handle(RolesPlan(tuple(frames), streams, how, words))
+    handle.recorders += [recorder for one in handles for recorder in one.recorders]
+    return attach(_in_order(joined, tuple(frames)), handle)
+
+
+def stream_frame(
+    frames: Mapping[str, DataFrame], stream: str, on: Predicate, joins: Sequence[FurtherJoin], how: str
+) -> DataFrame:
+    """The lazy frame of one stream beside several tables."""
+    theta_facts({stream: frames[stream]}, on)  # which refuses what Spark cannot evaluate
+    texts = [*(part.sql for part in on.filters), *(part.sql for part in on.rests)]
+    joined = filtered_sides({stream: frames[stream]}, [(stream, sql) for sql in texts])[stream].frame
+    words = tuple(f"  then        {join.text()}" for join in joins)
+    handle = Handle(RolesPlan(tuple(frames), frozenset((stream,)), how, words))
+    return attach(with_tables(joined, frames, joins, tuple(frames)), handle)

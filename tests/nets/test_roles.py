@@ -1,0 +1,46 @@
+"""Joins whose inputs play different parts, against chains of Spark's own joins; seeds as in ``test_calls.py``."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import pytest
+from tests.nets.calls import differences, net_table
+from tests.nets.calls_by_role import theta_role_call, window_role_call
+from tests.nets.sessions import ZONES, seeds, settings
+
+AT_ONCE = 8
+
+
+def check(spark, family: str, seed: int) -> None:
+    """Some calls of one family."""
+    draw = random.Random(f"{family} roles {seed}")
+    conf = {
+        "spark.sql.ansi.enabled": draw.choice(["true", "false"]),
+        "spark.sql.session.timeZone": draw.choice(ZONES),
+        "spark.sql.shuffle.partitions": "2",
+    }
+    with settings(spark, conf):
+        tables = [net_table(spark, draw, draw.choice([1, 5, 9, 14])) for _ in range(2)]
+        tables.append(net_table(spark, draw, 14))
+        call = window_role_call if family == "window" else theta_role_call
+        wrong = list(differences([call(draw, tables, any_case=True) for _ in range(AT_ONCE)]))
+    assert not wrong, "\n".join([f"NET_SEED={seed}, {family}, {conf}", *wrong])
+
+
+@pytest.mark.parametrize("seed", seeds(0, 2))
+def test_window_joins(spark, seed):
+    check(spark, "window", seed)
+
+
+@pytest.mark.parametrize("seed", seeds(0, 2))
+def test_theta_joins(spark, seed):
+    check(spark, "theta", seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("family", ["window", "theta"])
+def test_many_more(spark, family):
+    for seed in seeds(100, int(os.environ.get("NET_COUNT", "2"))):
+        check(spark, family, seed)

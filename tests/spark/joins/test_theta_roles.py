@@ -1,0 +1,105 @@
+"""Theta joins of several inputs that are kept, optional, present or absent, and of a stream beside several tables."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from pyspark.sql import functions as F
+
+import dovetail as dt
+from dovetail import reference
+from dovetail.errors import ArgumentError, PredicateError
+from dovetail.reference import at_most, equal, less
+
+from .streams import ids, put, run, written
+from .test_window import FILE, frame, made, source
+from .test_window import SCHEMA as ROWS
+
+pytestmark = pytest.mark.usefixtures("few_partitions")
+
+PARTS = [
+    (("A", "B"), lambda a, b: equal(a["k"], b["k"])),
+    (("A", "B"), lambda a, b: less(a["v"], b["v"])),
+    (("B", "C"), lambda b, c: at_most(b["v"], c["v"])),
+    (("B", "C"), lambda b, c: c["id"] < b["id"] + 3),
+    (("A",), lambda a: less(2, a["v"])),
+]
+ON = "A.k = B.k AND A.v < B.v AND B.v <= C.v AND C.id < B.id + 3 AND A.v > 2"
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {"C": "optional"},
+        {"A": "keep", "C": "optional"},
+        {"A": "keep"},
+        {"C": "absent"},
+        {"C": "present"},
+        {"A": "absent"},
+    ],
+    ids=str,
+)
+def test_batch(spark, how):
+    inputs = {alias: made(alias, 18) for alias in "ABC"}
+    joined = dt.theta_join({alias: frame(spark, rows) for alias, rows in inputs.items()}, on=ON, how=how)
+    found = reference.theta_join(inputs, PARTS, how)
+    answer = Counter(tuple(None if row is None else row["id"] for row in match.values()) for match in found)
+    assert ids(joined) == answer
+    assert sum(answer.values()) > 5
+
+
+def test_explain_and_metrics(spark, capsys):
+    frames = {alias: frame(spark, made(alias, 18)) for alias in "ABC"}
+    joined = dt.theta_join(frames, on=ON, how={"C": "optional"})
+    joined.collect()
+    dt.explain(joined)
+    text = capsys.readouterr().out
+    assert "how={'C': 'optional'}, one input after the other" in text
+    assert "#" not in text
+    counts = dt.metrics(joined)
+    assert set(counts) == {"dovetail(A,B)", "dovetail(A,B,C)"}
+    assert counts["dovetail(A,B,C)"]["results"] == joined.count()
+
+
+@pytest.mark.parametrize(
+    ("change", "kind", "text"),
+    [
+        ({"how": {"A": "keep", "C": "absent"}}, ArgumentError, "decides which matches come out"),
+        ({"how": {"A": "keep", "B": "keep"}}, ArgumentError, "keeps the rows of 2 of 3 inputs"),
+        ({"how": {"B": "optional", "C": "optional"}}, ArgumentError, "B.v <= C.v is between 'B' and 'C'"),
+        ({"how": {"C": "optional"}, "on": "A.v < B.v AND C.v > 1"}, PredicateError, "connects 'C' with"),
+        ({"how": {"C": "optional"}, "window": 100}, ArgumentError, "together with window="),
+        ({"how": {"C": "optional"}, "broadcast": "C"}, ArgumentError, "broadcast= together with how="),
+    ],
+)
+def test_refused(spark, change, kind, text):
+    frames = {alias: frame(spark, made(alias, 3)) for alias in "ABC"}
+    with pytest.raises(kind) as caught:
+        dt.theta_join(frames, **{"on": "A.v < B.v AND B.v <= C.v", **change})
+    assert text in str(caught.value)
+
+
+@pytest.mark.parametrize("how", ["inner", {"A": "keep", "T": "optional", "U": "optional"}], ids=str)
+def test_a_stream_beside_two_tables(spark, tmp_path, how):
+    """One by its values alone, and one by a key; a condition on the stream drops rows, or keeps them from matching."""
+    rows = made("A")
+    for at in range(0, 40, 20):
+        put(tmp_path / "A", rows[at : at + 20], FILE)
+    tables = {
+        "T": spark.createDataFrame([(1, 2.0, 4.0), (2, 3.0, 7.0), (3, None, 9.0)], "id long, low double, high double"),
+        "U": spark.createDataFrame([(1, "a"), (2, "b"), (3, "b")], "id long, k string"),
+    }
+    on = {"T": "A.v BETWEEN T.low AND T.high", "U": "A.k = U.k AND A.id + U.id > 3"}
+    call = f"{on['T']} AND {on['U']} AND A.v < 6"
+    stream = source(spark, tmp_path / "A", ROWS)
+    joined = dt.theta_join({"T": tables["T"], "A": stream, "U": tables["U"]}, on=call, how=how)
+    assert joined.isStreaming
+    run(joined, tmp_path / "query")
+    meant = frame(spark, rows).select(F.struct("*").alias("A"))
+    kind = "inner" if how == "inner" else "left"
+    for alias, table in tables.items():
+        meant = meant.join(table.select(F.struct("*").alias(alias)), F.expr(f"{on[alias]} AND A.v < 6"), kind)
+    answer = ids(meant.select("T", "A", "U"))
+    assert written(spark, tmp_path / "query") == answer
+    assert sum(answer.values()) > 5
