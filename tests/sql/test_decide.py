@@ -237,7 +237,7 @@ def test_as_of():
     assert further["on"] == "(`S`.`x` < `R`.`x`) AND (`S`.`y` - `R`.`y` < 5) AND (`R`.`y` = 1)"
     plain = only("SELECT 1 FROM R ASOF JOIN S ON R.y > S.y AND R.x >= S.x AND R.y = 1 AND R.k <=> S.k")
     assert plain.options["time"] == {"R": "y", "S": "y"}, "the first where none compares timestamps"
-    assert plain.options["on"] == "(`S`.`x` <= `R`.`x`) AND (`R`.`k` <=> `S`.`k`)"
+    assert plain.options["on"] == "(`R`.`k` <=> `S`.`k`) AND (`S`.`x` <= `R`.`x`)"
     assert plain.inputs[0].conditions == ("(`R`.`y` = 1)",)
     said = only("SELECT 1 FROM R ASOF JOIN S MATCH_CONDITION (R.x >= S.x) ON R.k = S.k AND R.ts > S.ts").options
     assert (said["time"], said["on"]) == ({"R": "x", "S": "x"}, "(`S`.`ts` < `R`.`ts`)")

@@ -73,8 +73,9 @@ def make_plan(
     if roles is not None:
         predicate = implied(predicate, aliases, roles)
     facts = Facts(
-        frozenset(aliases) if streaming else frozenset(), *_typed(predicate, tables), shuffle_partitions=partitions
-    )
+        frozenset(aliases) if streaming else frozenset(), *_typed(predicate, tables), shuffle_partitions=partitions,
+        rests=predicate.rests,
+    )  # fmt: skip
     options = Options(roles or how, algorithm, approach, partitions)  # type: ignore[arg-type]
     graph = window_graph(within, aliases, numeric=True, roles=roles)
     return plan_window(
