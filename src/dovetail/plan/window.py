@@ -113,7 +113,7 @@ def plan_window(
     preserved = [inputs[side] for side in options.preserved()]
     rests, verdicts = judged(inputs, facts.rests, options, streaming=bool(facts.streams))
     asked = options.how
-    if verdicts:
+    if verdicts and not facts.streams:
         options = replace(options, how=as_roles(options))
     conditions = build_conditions(inputs, facts.equalities, facts.comparisons)
     for alias in preserved:

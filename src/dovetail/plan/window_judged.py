@@ -39,11 +39,13 @@ def judged(
     if options.roles is not None and not roles.kept and all(rest.aliases <= core for rest in conditions):
         return rests, ()
     how = roles.text(inputs) if options.roles is not None else repr(options.how)
+    if streaming and (options.roles is None or not roles.extras):
+        return (), ((IS_MATCH, rests),)
     if streaming:
         raise ArgumentError(
             f"how={how} with the condition {bare(rests[0])}, which only Spark can evaluate, on streams",
-            accepted="how='inner' with any condition, or another how with comparisons of two inputs only",
-            hint="move a condition on one input into a filter of that input; static inputs take any condition",
+            accepted="such a condition on streams that are all required or kept, or two streams with a plain how",
+            hint="static inputs take any condition",
         )
     if options.algorithm != "auto":
         raise ArgumentError(

@@ -128,7 +128,7 @@ class CellProcessor(StatefulProcessor):
         arrived = sorted(rows, key=lambda row: (row[ARRIVAL], row[SIDE]))
         self._called.add(key)
         with plain_refusals():
-            yield from self._run([(row[SIDE], unpack(bytes(row[SEGMENT]))) for row in arrived], timerValues)
+            yield from self._run(key, [(row[SIDE], unpack(bytes(row[SEGMENT]))) for row in arrived], timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802
         """Called by Spark when the watermark has passed the timer of a cell, after all new rows."""
@@ -136,14 +136,16 @@ class CellProcessor(StatefulProcessor):
         if key not in self._called:
             self._called.add(key)
             with plain_refusals():
-                yield from self._run([], timerValues)
+                yield from self._run(key, [], timerValues)
 
     def close(self) -> None:
         """Called by Spark after the last cell of a task."""
         settle(type(self).__name__)
 
-    def _run(self, segments: list[tuple[int, pa.RecordBatch]], timer_values: Any) -> Iterator[Row]:
+    def _run(self, key: Any, segments: list[tuple[int, pa.RecordBatch]], timer_values: Any) -> Iterator[Row]:
         kernel = self._make()
+        if hasattr(kernel, "cell"):
+            kernel.cell = int(key[0])
         watermark = timer_values.getCurrentWatermarkInMs() if timer_values is not None else -1
         stored = StoredSegments(self._segments, self._mark)
         kernel.restore(stored, watermark * 1000 if watermark is not None and watermark > 0 else None)

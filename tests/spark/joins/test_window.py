@@ -136,6 +136,33 @@ def test_conditions_of_sparks_own_decide_what_has_no_match(spark, how):
     assert dt.metrics(joined)["results"] == sum(answer.values()) > 5
 
 
+@pytest.mark.parametrize("how", ["full", "semi"])
+def test_conditions_of_sparks_own_in_a_stream_across_a_restart(spark, tmp_path, how):
+    """Two stateful operators, one after the other: the query is stopped and started again after each file."""
+    inputs = {alias: made(alias) for alias in "AB"}
+    call = {"on": "A.k = B.k AND A.v <> B.v AND (A.v > 3 OR B.v > 3)", "time": "ts", "within": "2 seconds", "how": how}
+
+    def condition(a, b):
+        return both(same_key(a, b), a["v"] != b["v"], a["v"] > 3 or b["v"] > 3)
+
+    place = tmp_path / "query"
+    for at in range(0, 40, 20):
+        for alias, rows in inputs.items():
+            put(tmp_path / alias, rows[at : at + 20], FILE)
+        run(dt.window_join({a: stream(spark, tmp_path / a) for a in "AB"}, **call), place)
+    for alias in "AB":
+        put(tmp_path / alias, [{"id": 99, "k": f"last {alias}", "v": 0.0, "ts": NOON + 1000 * SECOND}], FILE)
+    joined = dt.window_join({a: stream(spark, tmp_path / a) for a in "AB"}, **call)
+    run(joined, place)
+    answer = meant(inputs, condition, {("A", "B"): (-2, 2)}, how)
+    assert written(spark, place) == answer
+    assert sum(answer.values()) > 5
+    dt.check_checkpoint(joined, place / "checkpoint")
+    other = dt.window_join({a: stream(spark, tmp_path / a) for a in "AB"}, **{**call, "on": "A.k = B.k AND A.v <> B.v"})
+    with pytest.raises(dt.CheckpointError, match="condition"):
+        dt.check_checkpoint(other, place / "checkpoint")
+
+
 def test_a_stream_without_any_equality(spark, tmp_path):
     inputs = {alias: made(alias) for alias in "ABC"}
     for alias, rows in inputs.items():
@@ -236,7 +263,7 @@ def test_streams_need_a_watermark_and_company_of_their_kind(spark, tmp_path):
     with pytest.raises(UnboundedJoinError, match="'A' has no watermark on 'ts'"):
         dt.window_join({"A": raw, "B": stream(spark, tmp_path / "B")}, **call)
     assert dt.window_join({"A": raw, "B": stream(spark, tmp_path / "B")}, **call, lateness="1 second").isStreaming
-    rest = {**call, "on": "A.k = B.k AND A.v <> B.v", "how": "left", "lateness": "1 second"}
+    rest = {**call, "on": "A.k = B.k AND A.v <> B.v", "how": {"B": "optional"}, "lateness": "1 second"}
     with pytest.raises(ArgumentError, match="which only Spark can evaluate, on streams"):
         dt.window_join({a: stream(spark, tmp_path / a) for a in "AB"}, **rest)
     with pytest.raises(ArgumentError, match=r"static input\(s\) B beside the stream\(s\) A"):

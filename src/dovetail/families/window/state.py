@@ -70,6 +70,8 @@ class CellState:
     segments: list[StoredSegment] = field(default_factory=list)
     flags: dict[str, Mask] = field(default_factory=dict)
     """Which rows of a segment have matched, for inputs where that counts."""
+    next_row: int = 0
+    """The number of the next row, where rows are numbered."""
     changes: Changes = field(default_factory=Changes)
     _indexed: dict[str, IndexedSegment] = field(default_factory=dict)
     _flagged: set[str] = field(default_factory=set)
@@ -82,7 +84,7 @@ class CellState:
         head = state[HEAD]
         about = json.loads(head.schema.metadata[b"about"])
         segments = [StoredSegment(**row) for row in head.to_pylist()]
-        return cls(spec, state, list(about["tops"]), segments)
+        return cls(spec, state, list(about["tops"]), segments, next_row=about.get("next row", 0))
 
     def indexed(self, stored: StoredSegment) -> IndexedSegment:
         """The rows of a segment."""
@@ -186,7 +188,9 @@ class CellState:
             self.changes.stored[_flags_name(name)] = pa.RecordBatch.from_arrays(
                 [pa.array(self.flags[name])], names=["matched"]
             )
-        about = {"tops": self.max_times}
+        about: dict[str, object] = {"tops": self.max_times}
+        if self.next_row:
+            about["next row"] = self.next_row
         columns = {name: [getattr(stored, name) for stored in self.segments] for name in _HEAD_SCHEMA.names}
         head = pa.RecordBatch.from_pydict(columns, schema=_HEAD_SCHEMA)
         self.changes.stored[HEAD] = head.replace_schema_metadata({"about": json.dumps(about)})

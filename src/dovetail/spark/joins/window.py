@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
-from dovetail.columns.layout import HAS_ROW, RECORD, VERDICT, input_payload
+from dovetail.columns.layout import CELL, HAS_ROW, RECORD, VERDICT, input_payload
 from dovetail.columns.structs import Nested, nest
 from dovetail.families.shedding.router import SheddingRouter
 from dovetail.families.shedding.spec import Harvest
@@ -22,6 +24,7 @@ from dovetail.families.window.judged import CandidateKernel, FinishStage, candid
 from dovetail.families.window.router import WindowRouter
 from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.families.window.stream import WindowJoinKernel, metric_names
+from dovetail.families.window.undecided import DECISIONS, DecisionKernel, UndecidedKernel, undecided_columns
 from dovetail.plan.window import InputColumns
 from dovetail.plan.window_plan import WindowPlan
 from dovetail.spark.frames import Side, conjunction, field_of, filtered_sides, identity, nested_fields, never_null
@@ -53,10 +56,19 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
         shape += sides[spec.aliases[side]].shape(input_payload(side), present=present)
     join = identity(frames, plan.identity())
     fields = _fields(sides, spec)
+    if plan.verdicts and streaming:
+        found = _candidate_fields(sides, spec, undecided_columns(spec))
+        undecided = run_kernel(packed, partial(UndecidedKernel, spec), recorder, found, join)
+        deciding = Recorder(f"decided({','.join(plan.inputs)})", plan.partitions, streaming=True, names=DECISIONS)
+        handle.recorders.append(deciding)
+        pack = PackRows(0, cells=_cell_of)
+        judged = _judged(undecided, plan, sides).mapInArrow(arrow_function(pack), PACKED_ROWS)
+        decision = partial(DecisionKernel, spec)
+        return attach(run_kernel([judged], decision, deciding, fields, join, shape=shape), handle)
     if plan.verdicts:
         candidates = run_kernel(
-            packed, partial(CandidateKernel, spec), recorder, _candidate_fields(sides, spec), join,
-            partitions=plan.partitions,
+            packed, partial(CandidateKernel, spec), recorder,
+            _candidate_fields(sides, spec, candidate_columns(spec)), join, partitions=plan.partitions,
         )  # fmt: skip
         return attach(recorder.finished(_finished(candidates, plan, sides, fields, shape)), handle)
     rows = run_kernel(packed, kernel, recorder, fields, join, partitions=plan.partitions, shape=shape)
@@ -103,10 +115,12 @@ def _fields(sides: Mapping[str, Side], spec: WindowJoinSpec) -> list[T.StructFie
     ]
 
 
-def _candidate_fields(sides: Mapping[str, Side], spec: WindowJoinSpec) -> list[T.StructField]:
+def _candidate_fields(
+    sides: Mapping[str, Side], spec: WindowJoinSpec, columns: list[tuple[str, pa.DataType]]
+) -> list[T.StructField]:
     """The flat columns of candidates: the payload of every input, then numbers."""
     payload = [field.dataType for alias in spec.aliases for _, field in sides[alias].payload]
-    names = [name for name, _ in candidate_columns(spec)]
+    names = [name for name, _ in columns]
     numbers: list[T.DataType] = [T.IntegerType() if name == RECORD else T.LongType() for name in names[len(payload) :]]
     return [T.StructField(name, kind) for name, kind in zip(names, [*payload, *numbers], strict=True)]
 
@@ -119,20 +133,31 @@ def _finished(
     shape: list[Nested],
 ) -> DataFrame:
     """The results that are left of candidates once Spark has judged them, decided in the task that found them."""
-    structs = [one for at, alias in enumerate(plan.inputs) for one in sides[alias].structs(input_payload(at))]
-    # An alias may be called i0_0 or kind, as our own columns are.  No alias contains a #.
-    both = candidates.select(*structs, F.struct(*candidates.columns).alias("#found"))
-    verdict = F.lit(True)
-    for side, conditions in plan.verdicts:
-        verdict = F.when(F.col(f"#found.{RECORD}") == side, conjunction(conditions)).otherwise(verdict)
-    judged = both.select("#found.*", verdict.alias(VERDICT))
     finish, certain = FinishStage(plan.spec), never_null(fields)
 
     def stage(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in finish(batches):
             yield nest(rows, shape, certain)
 
-    return judged.mapInArrow(arrow_function(stage), T.StructType(nested_fields(fields, shape, whole=True)))
+    out = T.StructType(nested_fields(fields, shape, whole=True))
+    return _judged(candidates, plan, sides).mapInArrow(arrow_function(stage), out)
+
+
+def _cell_of(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+    """The cells that candidates come from, in which they are decided."""
+    cells: npt.NDArray[np.int64] = rows.column(CELL).to_numpy()
+    return cells
+
+
+def _judged(candidates: DataFrame, plan: WindowPlan, sides: Mapping[str, Side]) -> DataFrame:
+    """Candidates with Spark's verdicts."""
+    structs = [one for at, alias in enumerate(plan.inputs) for one in sides[alias].structs(input_payload(at))]
+    # An alias may be called i0_0 or kind, as our own columns are.  No alias contains a #.
+    both = candidates.select(*structs, F.struct(*candidates.columns).alias("#found"))
+    verdict = F.lit(True)
+    for side, conditions in plan.verdicts:
+        verdict = F.when(F.col(f"#found.{RECORD}") == side, conjunction(conditions)).otherwise(verdict)
+    return both.select("#found.*", verdict.alias(VERDICT))
 
 
 def input_columns(frames: Mapping[str, DataFrame]) -> dict[str, InputColumns]:
