@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter, defaultdict
 from dataclasses import replace
 from typing import Any
@@ -100,6 +101,22 @@ def pairs(rows: list[dict[str, Any]]) -> Counter:
 def test_no_routing_changes_the_answer(join, left, right, data):
     routing = data.draw(routings(join, [left, right]))
     assert pairs(joined(join, routing, [left, right])) == join.expected(left, right)
+
+
+@pytest.mark.parametrize("cells", [2, 5])
+@pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
+def test_dense_batches(how, cells):
+    """Many rows within the maximum distance of a cut, some of them at exactly that distance from their best."""
+    draw = random.Random(f"{how} {cells}")
+    join = Join((BY_NAME["t4"], BY_NAME["least h"]), how)
+    sides = [
+        [{**dict.fromkeys(NAMES), "id": at, "t": draw.randrange(60), "h": draw.randrange(9)} for at in range(50)]
+        for _ in (0, 1)
+    ]
+    truth = join.expected(*sides)
+    for routing in (fitted(join, cells, sides), static_routing(join.spec(), cells)):
+        assert pairs(joined(join, routing, sides)) == truth
+    assert any(abs(sides[0][i]["t"] - sides[1][j]["t"]) == 4 for i, j in truth) or how == "inner"
 
 
 @given(joins(bounded=True, hows=["left", "right", "full"]), tables(14), tables(14), st.data())
