@@ -14,7 +14,9 @@ def test_the_balance_is_reported(spark):
         return dt.metrics(joined)["balance_in"]
 
     given = {"partitions": 4}
-    assert 1 <= balance(dt.theta_join(frames, on="A.k = B.k AND ABS(A.x - B.x) <= 3", **given)) < 1.6
+    on = "A.k = B.k AND ABS(A.x - B.x) <= 3"
+    assert 1 <= balance(dt.theta_join(frames, on=on, **given)) < 1.6
+    assert 1.5 < balance(dt.theta_join(frames, on=on, sample=False, **given)) <= 4, "one hash has half of the rows"
     assert 1 <= balance(dt.window_join(frames, on="A.k = B.k", time="t", within=5, **given)) < 1.6
     asof = [dt.asof_join(frames, by="k", time="t", sample=sample, **given) for sample in (True, False)]
     cut, whole = map(balance, asof)
