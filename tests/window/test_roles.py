@@ -162,7 +162,7 @@ def test_state_does_not_grow(how):
         ),
         ({"C": "optional"}, {"algorithm": "nested"}, ArgumentError, "algorithm='nested' with how={'C': 'optional'}"),
         ({"C": "optional"}, {"shed": Harvest()}, ArgumentError, "shed= with how={'C': 'optional'}"),
-        ({"A": "keep"}, {"on": f"{ABC} AND A.w + B.w > C.w"}, ArgumentError, "which only Spark can evaluate"),
+        ({"C": "optional"}, {"on": f"{ABC} AND A.w + B.w > C.w"}, ArgumentError, "which only Spark can evaluate"),
     ],
 )
 def test_refused(how, change, kind, text):
