@@ -105,13 +105,11 @@ class Segments:
         self._inputs, self._columns, self._facts, self._options = inputs, columns, facts, options
         self._sides = tuple(_Segment(alias, side) for alias, side in zip(inputs, facts.sides, strict=True))
         given = facts.conditions.filters if facts.conditions is not None else ((), ())
-        preserved = JoinKind.of(options.how).preserved
-        # Rows that fail a condition on their own input have no match; where unmatched rows come out, they stay.
-        self.filters = (
-            () if preserved[LEFT] else given[LEFT],
-            () if preserved[RIGHT] else given[RIGHT],
-        )
-        self._gates = tuple(given[side] if preserved[side] else () for side in (LEFT, RIGHT))
+        # Rows that fail a condition on their own input have no match; where unmatched rows come out, they stay.  Spark
+        # would move a filter in front of a watermark, which then hears nothing of the rows that fail, and stands still.
+        stays = tuple(kept or len(facts.streams) == len(inputs) for kept in JoinKind.of(options.how).preserved)
+        self.filters = (() if stays[LEFT] else given[LEFT], () if stays[RIGHT] else given[RIGHT])
+        self._gates = tuple(given[side] if stays[side] else () for side in (LEFT, RIGHT))
 
     @property
     def derived(self) -> tuple[tuple[DerivedColumn, ...], tuple[DerivedColumn, ...]]:
