@@ -65,7 +65,7 @@ def plan_theta(
             f"how={options.how!r} with {len(inputs)} inputs", accepted="how='inner' for more than two inputs",
             hint="join two of them first, and join the result with the third",
         )  # fmt: skip
-    order = _join_order(inputs, facts)
+    order = _join_order(inputs, predicate, facts)
     mode, small = _mode(inputs, facts, options, window, broadcast)
     steps = []
     for at in range(1, len(order)):
@@ -119,14 +119,22 @@ def _preserved(order: list[str], kind: JoinKind) -> frozenset[str]:
     return frozenset(alias for alias, keeps in zip(order, kind.preserved, strict=False) if keeps)
 
 
-def _join_order(inputs: tuple[str, ...], facts: Facts) -> list[str]:
-    """The first input, then always the first one that a comparison connects to those before it, if there is one."""
-    edges = [{part.left.alias, part.right.alias} for part, _ in (*facts.equalities, *facts.comparisons)]
+def _join_order(inputs: tuple[str, ...], predicate: Predicate, facts: Facts) -> list[str]:
+    """The first input, then always the first one that a comparison connects to those before it, if there is one.
+
+    A comparison that the user wrote says more than a range that is only implied.
+    """
+    links: list[Equality | Comparison] = [*predicate.equalities, *predicate.inequalities, *predicate.bands]
+    told = [{part.left.alias, part.right.alias} for part in links]
+    known = [{part.left.alias, part.right.alias} for part, _ in (*facts.equalities, *facts.comparisons)]
     order = [inputs[0]]
     while len(order) < len(inputs):
         missing = [alias for alias in inputs if alias not in order]
-        reached = [alias for alias in missing if any(alias in edge and edge & set(order) for edge in edges)]
-        order.append((reached or missing)[0])
+        choices = [
+            [alias for alias in missing if any(alias in edge and edge & set(order) for edge in edges)]
+            for edges in (told, known)
+        ]
+        order.append((choices[0] or choices[1] or missing)[0])
     return order
 
 

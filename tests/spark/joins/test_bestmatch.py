@@ -307,7 +307,7 @@ def test_what_is_refused(spark, both, tmp_path):
         ({"on": [dt.youngest("k")]}, UnsupportedTypeError, "timestamps"),
         ({"on": [dt.least("R.k || S.k")]}, UnsupportedTypeError, "string"),
         ({"on": [dt.least("nonsense(R.x, S.x)")]}, PredicateError, "cannot evaluate"),
-        ({"on": [near], "how": "outer"}, ArgumentError, "how="),
+        ({"on": [near], "how": "lef"}, ArgumentError, "how="),
         ({"on": [near], "by": "nope"}, UnknownNameError, "by="),
         ({"on": [near], "max_age": "1 minute"}, ArgumentError, "time="),
         ({"on": [dt.least("R.x * S.x")], "how": "left", "unmatched": "keep"}, ArgumentError, "only Spark"),

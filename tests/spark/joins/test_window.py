@@ -240,7 +240,7 @@ def test_explain_tells_windows_kernel_and_state(spark, tmp_path, capsys):
         ({"time": {"A": "ts", "B": "id"}}, UnsupportedTypeError, "timestamp in 'A' and bigint in 'B'"),
         ({"on": "A.k = B.nothing"}, UnknownNameError, "nothing"),
         ({"on": "A.k + B.k"}, PredicateError, "A.k + B.k"),
-        ({"how": "outer"}, ArgumentError, "how='outer'"),
+        ({"how": "lef"}, ArgumentError, "how='lef'"),
         ({"algorithm": "magic"}, ArgumentError, "algorithm='magic'"),
         ({"algorithm": "hash", "on": "A.v < B.v"}, ArgumentError, "without an equality"),
         ({"partitions": 0}, ArgumentError, "partitions=0"),
