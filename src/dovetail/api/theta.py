@@ -131,7 +131,8 @@ def theta_join(
         word = roles.word
     else:
         word = read_how(how, HOWS)
-    options = Options(word or "inner", algorithm, partitions)
+    # A mapping that no word says is joined step by step.
+    options = Options("inner" if roles is not None and word is None else word, algorithm, partitions)  # type: ignore[arg-type]
     if not isinstance(sample, bool):
         raise ArgumentError(f"sample={sample!r}", accepted="True or False")
     bounds = tumbling(window, time)
