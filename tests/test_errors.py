@@ -116,7 +116,7 @@ def test_bad_conditions(frames, on, kind, texts):
 
 
 BAD_ARGUMENTS = [
-    ({"how": "sideways"}, ArgumentError, ["how='sideways' is not a choice", "'inner', 'left', 'right', 'full', 'semi'"]),
+    ({"how": "sideways"}, ArgumentError, ["how='sideways' is not a choice", "'inner', 'left', 'right', 'full'"]),
     ({"how": "lef"}, ArgumentError, ["did you mean 'left'?"]),
     ({"how": None}, ArgumentError, ["how=None is not a choice"]),
     ({"how": []}, ArgumentError, ["how=[] is not a choice"]),
