@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from dovetail.conditions.components import components
-from dovetail.conditions.forms import Part, Predicate
+from dovetail.conditions.forms import Predicate, Rest
 from dovetail.conditions.predicates import parse
 
 
@@ -32,10 +32,7 @@ def either_of(predicate: Predicate, columns: Mapping[str, Sequence[str]]) -> tup
 
 def searches(predicate: Predicate, either: tuple[str, ...]) -> list[str]:
     """The whole condition of each search, without the pairs that those before it find."""
-    links: list[Part] = [*predicate.equalities, *predicate.inequalities, *predicate.bands]
-    others = [part.sql for part in links]
-    others += [f"({part.sql})" for part in predicate.filters]
-    others += [f"({part.sql})" for part in predicate.rests if part.either != either]
+    others = [f"({part.sql})" for part in predicate.parts if not (isinstance(part, Rest) and part.either == either)]
     return [
         " AND ".join([f"({condition})", *others, *(f"(({before}) IS NOT TRUE)" for before in either[:number])])
         for number, condition in enumerate(either)

@@ -6,7 +6,8 @@ Workers load these with a spec, so nothing here needs the SQL parser.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from dovetail.conditions.literals import Value, literal_sql
@@ -155,10 +156,30 @@ class Predicate:
     def sql(self) -> str:
         """All parts as one Spark SQL condition."""
         others = [*(part.sql for part in self.filters), *(part.sql for part in self.rests)]
-        return " AND ".join([*(part.sql for part in self._links()), *(f"({sql})" for sql in others)]) or "TRUE"
+        return " AND ".join([*(part.sql for part in self.links), *(f"({sql})" for sql in others)]) or "TRUE"
 
-    def _links(self) -> list[Equality | Inequality | Band]:
+    @classmethod
+    def of(cls, parts: Sequence[Part]) -> Predicate:
+        """The predicate of some parts."""
+        made = cls(
+            text="",
+            equalities=tuple(part for part in parts if isinstance(part, Equality)),
+            inequalities=tuple(part for part in parts if isinstance(part, Inequality)),
+            bands=tuple(part for part in parts if isinstance(part, Band)),
+            filters=tuple(part for part in parts if isinstance(part, Filter)),
+            rests=tuple(part for part in parts if isinstance(part, Rest)),
+        )
+        return replace(made, text=made.sql)
+
+    @property
+    def links(self) -> list[Equality | Inequality | Band]:
+        """The parts that compare one input with another."""
         return [*self.equalities, *self.inequalities, *self.bands]
+
+    @property
+    def parts(self) -> list[Part]:
+        """All parts."""
+        return [*self.links, *self.filters, *self.rests]
 
     def between(self, a: str, b: str) -> Predicate:
         """The parts over exactly the inputs `a` and `b`.
@@ -170,21 +191,11 @@ class Predicate:
         >>> print(p.between("C", "B"))
         equality    B.k = C.k
         """
-        pair = frozenset((a, b))
-        chosen = Predicate(
-            text="",
-            equalities=tuple(e for e in self.equalities if _pair(e) == pair),
-            inequalities=tuple(i for i in self.inequalities if _pair(i) == pair),
-            bands=tuple(d for d in self.bands if _pair(d) == pair),
-            rests=tuple(r for r in self.rests if r.aliases == pair),
-        )
-        return Predicate(chosen.sql, chosen.equalities, chosen.inequalities, chosen.bands, (), chosen.rests)
+        return Predicate.of([part for part in self.parts if aliases_of(part) == {a, b}])
 
     def edges(self) -> set[frozenset[str]]:
         """The pairs of inputs that an equality, an inequality, a band or an implied range connects."""
-        return {_pair(part) for part in self._links()} | {
-            one.aliases if isinstance(one, Separable) else _pair(one) for rest in self.rests for one in rest.implied
-        }
+        return {aliases_of(part) for part in self.links} | {rest.aliases for rest in self.rests if rest.implied}
 
     def __str__(self) -> str:
         rows = [("equality", part.sql) for part in self.equalities]
@@ -196,8 +207,11 @@ class Predicate:
         return "\n".join(f"{kind:<{max(width, 10)}}  {readable(sql)}" for kind, sql in rows) or "(no condition)"
 
 
-def _pair(part: Equality | Inequality | Band) -> frozenset[str]:
-    return frozenset((part.left.alias, part.right.alias))
+def aliases_of(part: Part) -> frozenset[str]:
+    """The inputs that a part is about."""
+    if isinstance(part, Filter):
+        return frozenset((part.alias,))
+    return part.aliases if isinstance(part, Rest) else frozenset((part.left.alias, part.right.alias))
 
 
 def _operand(sql: str) -> str:

@@ -65,14 +65,8 @@ def parse(text: str, columns: Mapping[str, Sequence[str]]) -> Predicate:
     parts = list(dict.fromkeys(part for span in clauses.conjuncts() for part in _classified(clauses, span)))
     # TRUE decides nothing, and no input has to wait for Spark to say so.
     parts = [part for part in parts if not (isinstance(part, Rest) and part.sql.strip("() ").upper() == "TRUE")]
-    return Predicate(
-        text=text,
-        equalities=tuple(part for part in parts if isinstance(part, Equality)),
-        inequalities=tuple(part for part in parts if isinstance(part, Inequality)),
-        bands=_merged([part for part in parts if isinstance(part, Band)]),
-        filters=tuple(part for part in parts if isinstance(part, Filter)),
-        rests=tuple(part for part in parts if isinstance(part, Rest)),
-    )
+    bands = [part for part in parts if isinstance(part, Band)]
+    return replace(Predicate.of(parts), text=text, bands=_merged(bands))
 
 
 # --- classifying conjuncts -----------------------------------------------------------------------------------

@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from dovetail.conditions.clauses import Clauses, Span
-from dovetail.conditions.forms import Band, Equality, Filter, Inequality, Part, Predicate, Rest
+from dovetail.conditions.forms import Band, Equality, Inequality, Part, Predicate, Rest, aliases_of
 from dovetail.conditions.join_kind import How
 from dovetail.conditions.names import bare, quoted
 from dovetail.conditions.roles import Role, Roles, implied
 from dovetail.conditions.tokens import read
-from dovetail.errors import ArgumentError, PredicateError, UnboundedJoinError, listing
+from dovetail.errors import ArgumentError, UnboundedJoinError, listing
 from dovetail.families.window.graph import Path, Within
 
 _HOWS: dict[str, How] = {"required": "inner", "optional": "left", "present": "semi", "absent": "anti"}
@@ -60,8 +60,8 @@ def divided(
     required = [alias for alias in order if role[alias] == "required"]
     of: dict[str, list[Part]] = {alias: [] for alias in order}
     stays: list[Part] = []
-    for part in _parts(predicate):
-        about = _aliases(part)
+    for part in predicate.parts:
+        about = aliases_of(part)
         named = [alias for alias in order if alias in about]
         if not named:
             stays.append(part)
@@ -76,14 +76,14 @@ def divided(
     kept = any(role[alias] == "keep" for alias in core)
     joins = []
     for alias in order:
-        if not any(len(_aliases(part)) > 1 for part in of[alias]):
+        if not any(len(aliases_of(part)) > 1 for part in of[alias]):
             raise ArgumentError(
                 f"no condition connects the table {alias!r}", accepted=f"a condition with a column of {alias!r}"
             )
         condition = " AND ".join(f"({part.sql})" for part in of[alias])
         by_key = any(isinstance(part, Equality) for part in of[alias]) or not _indexed(of[alias])
         joins.append(FurtherJoin(alias, _HOWS[role[alias]], condition, by_key, tuple(core) if kept else ()))
-    return _with(predicate, [*stays, *_through(predicate, inputs, tables, core, stays)]), tuple(joins)
+    return Predicate.of([*stays, *_through(predicate, inputs, tables, core, stays)]), tuple(joins)
 
 
 def beside_stream(
@@ -95,12 +95,14 @@ def beside_stream(
     if roles.roles[list(inputs).index(stream)] != "keep":
         return on, joins
     # A row that a condition on the stream alone leaves out is kept, beside no table.
-    own = "".join(f" AND ({part.sql})" for part in _parts(on))
+    own = "".join(f" AND ({part.sql})" for part in on.parts)
     return Predicate("TRUE"), tuple(replace(join, condition=join.condition + own, present=()) for join in joins)
 
 
 def _indexed(parts: Sequence[Part]) -> bool:
-    return any(isinstance(part, Equality | Inequality | Band) for part in parts)
+    return any(
+        isinstance(part, Equality | Inequality | Band) or (isinstance(part, Rest) and part.implied) for part in parts
+    )
 
 
 def _check(role: Mapping[str, Role], tables: Sequence[str]) -> None:
@@ -129,29 +131,6 @@ def _through(
     as_extras = Roles(tuple("optional" if alias in tables else "required" for alias in inputs))
     closed = implied(Predicate("", equalities=tuple(told)), inputs, as_extras).equalities
     return [e for e in closed if {e.left.alias, e.right.alias} <= set(core) and e not in known]
-
-
-def _parts(predicate: Predicate) -> list[Part]:
-    return [*predicate.equalities, *predicate.inequalities, *predicate.bands, *predicate.filters, *predicate.rests]
-
-
-def _aliases(part: Part) -> frozenset[str]:
-    if isinstance(part, Filter):
-        return frozenset((part.alias,))
-    return part.aliases if isinstance(part, Rest) else frozenset((part.left.alias, part.right.alias))
-
-
-def _with(predicate: Predicate, parts: Sequence[Part]) -> Predicate:
-    """A predicate of some parts."""
-    chosen = Predicate(
-        "",
-        tuple(part for part in parts if isinstance(part, Equality)),
-        tuple(part for part in parts if isinstance(part, Inequality)),
-        tuple(part for part in parts if isinstance(part, Band)),
-        tuple(part for part in parts if isinstance(part, Filter)),
-        tuple(part for part in parts if isinstance(part, Rest)),
-    )
-    return Predicate(chosen.sql, chosen.equalities, chosen.inequalities, chosen.bands, chosen.filters, chosen.rests)
 
 
 def tables_among(static: Sequence[str], streams: Sequence[str], timed: Sequence[str] | None) -> tuple[str, ...]:
@@ -233,7 +212,7 @@ def theta_roles(predicate: Predicate, inputs: Sequence[str], roles: Roles) -> Th
             hint="window_join keeps the rows of any number of inputs",
         )
     first = kept[:1] if core == kept else [alias for alias in core if alias not in kept]
-    parts = [(part, _aliases(part)) for part in _parts(predicate)]
+    parts = [(part, aliases_of(part)) for part in predicate.parts]
     steps: list[tuple[str, How, list[Part]]] = []
     for alias in kept:
         if alias not in first:
@@ -256,14 +235,10 @@ def theta_roles(predicate: Predicate, inputs: Sequence[str], roles: Roles) -> Th
         )
     joins = []
     for alias, how, about in steps:
-        if not _indexed([part for part in about if alias in _aliases(part)]):
-            raise PredicateError(
-                f"no equality, inequality or band connects {alias!r} with {listing(first)}",
-                accepted="a condition such as A.x < B.y, A.k = B.k or ABS(A.x - B.y) <= 5 for every input",
-            )
         present = tuple(core) if kept and len(core) > 1 and alias not in core else ()
-        joins.append(FurtherJoin(alias, how, " AND ".join(f"({part.sql})" for part in about), False, present))
-    return ThetaRoles(tuple(first), _with(predicate, at_first), tuple(joins))
+        condition = " AND ".join(f"({part.sql})" for part in about) or "TRUE"
+        joins.append(FurtherJoin(alias, how, condition, False, present))
+    return ThetaRoles(tuple(first), Predicate.of(at_first), tuple(joins))
 
 
 @dataclass(frozen=True)

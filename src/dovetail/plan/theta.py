@@ -124,8 +124,7 @@ def _join_order(inputs: tuple[str, ...], predicate: Predicate, facts: Facts) -> 
 
     A comparison that the user wrote says more than a range that is only implied.
     """
-    links: list[Equality | Comparison] = [*predicate.equalities, *predicate.inequalities, *predicate.bands]
-    told = [{part.left.alias, part.right.alias} for part in links]
+    told = [{part.left.alias, part.right.alias} for part in predicate.links]
     known = [{part.left.alias, part.right.alias} for part, _ in (*facts.equalities, *facts.comparisons)]
     order = [inputs[0]]
     while len(order) < len(inputs):
@@ -252,14 +251,14 @@ def _step(
 
 def _condition(predicate: Predicate, left: tuple[str, ...], right: str, rests: tuple[str, ...]) -> str:
     """What a step joins on, in the user's words."""
-    links: list[Equality | Comparison] = [*predicate.equalities, *predicate.inequalities, *predicate.bands]
     parts = [
         part.sql if isinstance(part, Equality) else _short(part)
-        for part in links
+        for part in predicate.links
         if _reaches(part.left.alias, part.right.alias, left, right)
     ]
     # Conditions of types that no kernel compares are among those that Spark evaluates.
-    return " AND ".join([*parts, *(f"({sql})" for sql in rests if sql not in {part.sql for part in links})]) or "TRUE"
+    links = {part.sql for part in predicate.links}
+    return " AND ".join([*parts, *(f"({sql})" for sql in rests if sql not in links)]) or "TRUE"
 
 
 def _reaches(a: str, b: str, left: tuple[str, ...], right: str) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from dovetail.conditions.clauses import Clauses, Span
-from dovetail.conditions.forms import Filter, Part, Predicate, Rest
+from dovetail.conditions.forms import Predicate, aliases_of
 from dovetail.conditions.join_kind import JoinKind
 from dovetail.conditions.names import quoted
 from dovetail.conditions.predicates import parse
@@ -87,7 +87,7 @@ class Conditions:
                 predicate = parse(condition.of(self.text), self.columns)
             except (PredicateError, UnknownNameError):
                 continue
-            if all(aliases_of(part) for part in parts_of(predicate)):
+            if all(map(aliases_of, predicate.parts)):
                 found[condition] = predicate
         return found
 
@@ -115,22 +115,6 @@ class Conditions:
             for item in read(sql, self.columns)
         ]
         return Clauses(items).sql(Span(0, len(items)))
-
-
-def aliases_of(part: Part) -> frozenset[str]:
-    """The relations that a part of a predicate is about."""
-    if isinstance(part, Filter):
-        return frozenset((part.alias,))
-    if isinstance(part, Rest):
-        return part.aliases
-    return frozenset((part.left.alias, part.right.alias))
-
-
-def parts_of(predicate: Predicate) -> list[Part]:
-    """All parts of a predicate."""
-    return [
-        *predicate.equalities, *predicate.inequalities, *predicate.bands, *predicate.filters, *predicate.rests
-    ]  # fmt: skip
 
 
 def group_alias(members: Sequence[str], taken: Collection[str]) -> str:

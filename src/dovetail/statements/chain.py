@@ -9,15 +9,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dovetail.conditions.either import either_of
-from dovetail.conditions.forms import Part
+from dovetail.conditions.forms import Part, aliases_of
 from dovetail.conditions.join_kind import How, JoinKind
 from dovetail.statements.calls import (
     Conditions,
     Facts,
     JoinCall,
-    aliases_of,
     broadcast,
-    parts_of,
     refuse_relations_of_spark,
     refuse_two_streams,
 )
@@ -68,7 +66,7 @@ def _theta(step: Step, text: str, facts: Facts) -> JoinCall | None:
     moved = commuting(step, conditions, keys, 0) if _keeps_left_only(how) else frozenset()
     on = conditions.joined(step.join.on)
     if inputs[0].nested:
-        on = " AND ".join(f"({conditions.within(part.sql, inputs)})" for part in parts_of(predicate))
+        on = " AND ".join(f"({conditions.within(part.sql, inputs)})" for part in predicate.parts)
     options = {"on": on, "how": how} | broadcast(step.block, inputs)
     why = "the hint asks for it" if equal else f"no equality connects {inputs[0].alias} with {right}"
     return JoinCall("theta", tuple(keys.inputs), options, step.slice, why, moved)

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from dovetail.conditions.forms import Band, Inequality, Part, Term
+from dovetail.conditions.forms import Band, Inequality, Part, Term, aliases_of
 from dovetail.conditions.join_kind import JoinKind
 from dovetail.conditions.literals import Value
 from dovetail.conditions.names import bare, quoted
 from dovetail.errors import in_statement
-from dovetail.statements.calls import Conditions, Facts, JoinCall, aliases_of, parts_of, plain_column
+from dovetail.statements.calls import Conditions, Facts, JoinCall, plain_column
 from dovetail.statements.steps import Keys, Step, columns_of, commuting, reach_of, sides_of
 from dovetail.statements.syntax.grammar import Slice
 
@@ -91,7 +91,7 @@ def _compared(step: Step, text: str, facts: Facts, conditions: Conditions, keys:
     A condition on one side restricts its rows before the join, unless these come out without a match all the same.
     """
     predicate = conditions.parsed(step.join.on)
-    links: list[Part] = [*predicate.equalities, *predicate.inequalities, *predicate.bands]
+    links: list[Part] = [*predicate.links]
     crossing = {part: len({keys.side(alias) for alias in aliases_of(part)}) == 2 for part in links}
     # Keys by which NULL equals NULL are further conditions of the call.
     plain = [part for part in predicate.equalities if crossing[part] and not part.null_safe]
@@ -123,7 +123,7 @@ def _compared(step: Step, text: str, facts: Facts, conditions: Conditions, keys:
         used.add(near[0])
     further = []
     preserved = JoinKind.of(step.join.how).preserved
-    for part in parts_of(predicate):
+    for part in predicate.parts:
         if part in used:
             continue
         sides = {keys.side(alias) for alias in aliases_of(part)}

@@ -14,7 +14,7 @@ from typing import Any
 from dovetail.conditions.components import components
 from dovetail.conditions.durations import duration
 from dovetail.conditions.either import either_of
-from dovetail.conditions.forms import Predicate
+from dovetail.conditions.forms import Predicate, aliases_of
 from dovetail.conditions.join_kind import How
 from dovetail.conditions.roles import Role
 from dovetail.errors import ArgumentError, in_statement, listing
@@ -26,10 +26,8 @@ from dovetail.statements.calls import (
     JoinCall,
     JoinInput,
     alias_named,
-    aliases_of,
     broadcast,
     group_alias,
-    parts_of,
     refuse_other_clauses,
     refuse_relations_of_spark,
     refuse_two_streams,
@@ -173,7 +171,7 @@ def _roles(block: Block, text: str, facts: Facts) -> dict[str, Role]:
         own = {join.relation.alias} & roles.keys()
         known = conditions.readable(join.on)
         for condition in join.on:
-            parts = parts_of(known[condition]) if condition in known else []
+            parts = known[condition].parts if condition in known else []
             if not parts or any(own != aliases_of(part) & roles.keys() for part in parts):
                 raise in_statement(
                     text, condition.start, f"a condition of this {join.how} join beside windows of several inputs",
@@ -328,7 +326,7 @@ def _grouped(
     conditions: Conditions, predicate: Predicate, groups: list[list[str]], aliases: list[str]
 ) -> tuple[tuple[JoinInput, ...], str]:
     """Groups as inputs, with the conditions that Spark evaluates within each, and the condition between them."""
-    inputs, outside = [], parts_of(predicate)
+    inputs, outside = [], predicate.parts
     for group in groups:
         if len(group) == 1:
             inputs.append(JoinInput(group[0], (group[0],)))

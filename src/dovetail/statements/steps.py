@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from dovetail.conditions.forms import Band, Term
+from dovetail.conditions.forms import Band, Term, aliases_of
 from dovetail.conditions.join_kind import JoinKind
 from dovetail.conditions.literals import Value
 from dovetail.errors import in_statement
-from dovetail.statements.calls import Conditions, Facts, JoinInput, aliases_of, group_alias, parts_of, plain_column
+from dovetail.statements.calls import Conditions, Facts, JoinInput, group_alias, plain_column
 from dovetail.statements.syntax.grammar import Slice
 from dovetail.statements.syntax.statement import Block, Join, Relation
 
@@ -110,7 +110,7 @@ def commuting(step: Step, conditions: Conditions, keys: Keys, side: int) -> froz
         return frozenset()
     moved = set()
     for conjunct, predicate in conditions.readable(step.block.conjuncts).items():
-        parts = parts_of(predicate)
+        parts = predicate.parts
         if parts and all(aliases_of(part) and aliases_of(part) <= set(keys.inputs[side].members) for part in parts):
             for part in parts:
                 keys.filtered(side, part.sql)
