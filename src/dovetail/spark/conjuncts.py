@@ -21,8 +21,8 @@ from dovetail.conditions.ranges import TermKind, separated
 from dovetail.errors import UnsupportedTypeError
 from dovetail.spark.types import clocks_change, comparison_type, term_kind
 
-_HASHED = KeyType("BIGINT", "int")
-_IS_NULL = KeyType("BOOLEAN", "int")
+EqualKey = tuple[Term, Term, KeyType]
+"""Two expressions that must be equal, and the type in which they are compared."""
 
 
 @dataclass
@@ -86,60 +86,101 @@ def _add_equality(
     found: Conjuncts, equality: Equality, left_type: T.DataType, right_type: T.DataType, *, ansi: bool
 ) -> None:
     left, right = equality.left, equality.right
+    keys = equal_keys(left, right, left_type, right_type, null_safe=equality.null_safe, ansi=ansi)
+    if keys is None:
+        found.rests.append(Rest(equality.sql, frozenset((left.alias, right.alias))))
+    else:
+        found.equalities += [(Equality(one, other), kind) for one, other, kind in keys]
+
+
+def equal_keys(
+    left: Term, right: Term, left_type: T.DataType, right_type: T.DataType, *, null_safe: bool = False, ansi: bool
+) -> list[EqualKey] | None:
+    """An equality as keys that kernels know, to which NULL is never equal; None where there are no such keys.
+
+    A struct is equal where each of its fields is, NULL to NULL as well, and an array where its text is.  Where NULL
+    is a value, there are two keys: whether it is NULL, and the value, with some other in the place of NULL.
+    """
     keys = _keys(left, right, left_type, right_type, ansi=ansi)
     if keys is not None:
-        found.equalities += _equal(*keys, null_safe=equality.null_safe)
-        return
-    found.rests.append(Rest(equality.sql, frozenset((left.alias, right.alias))))
-    found.equalities += _equal_parts(left, right, left_type, right_type, null_safe=equality.null_safe, ansi=ansi)
-
-
-def _equal(left: Term, right: Term, kind: KeyType, *, null_safe: bool) -> list[tuple[Equality, KeyType]]:
-    """An equality that kernels know, to which NULL is never equal: where it should be, NULL has a key of its own."""
-    if not null_safe:
-        return [(Equality(left, right), kind)]
-
-    def changed(form: str) -> Equality:
-        return Equality(Term(left.alias, form.format(left.sql)), Term(right.alias, form.format(right.sql)))
-
-    zero = _ZEROS.get(kind.ddl, f"CAST(0 AS {kind.ddl})")
-    present = f"COALESCE(CAST(({{}}) AS {kind.ddl}), {zero})"
-    return [(changed("({}) IS NULL"), _IS_NULL), (changed(present), kind)]
-
-
-_ZEROS = {
-    "STRING": "''", "BINARY": "X''", "BOOLEAN": "FALSE", "DATE": "DATE'1970-01-01'",
-    "TIMESTAMP": "TIMESTAMP'1970-01-01 00:00:00Z'", "TIMESTAMP_NTZ": "TIMESTAMP_NTZ'1970-01-01 00:00:00'",
-    "INTERVAL DAY TO SECOND": "INTERVAL '0' SECOND",
-}  # fmt: skip
-
-
-def _equal_parts(
-    left: Term, right: Term, left_type: T.DataType, right_type: T.DataType, *, null_safe: bool, ansi: bool
-) -> list[tuple[Equality, KeyType]]:
-    """Equalities that hold wherever that of two structs or arrays does: of their fields, or of their hashes."""
+        if not null_safe:
+            return [keys]
+        one, other, kind = keys
+        zero = _ZEROS.get(kind.ddl, f"CAST(0 AS {kind.ddl})")
+        present = f"COALESCE(CAST(({{}}) AS {kind.ddl}), {zero})"
+        return [_both(one, other, "({}) IS NULL", _BOOLEAN), _both(one, other, present, kind)]
+    present = "({}) IS NULL" if null_safe else "CASE WHEN ({}) IS NOT NULL THEN TRUE END"
+    found = [_both(left, right, present, _BOOLEAN)]
     if isinstance(left_type, T.StructType) and isinstance(right_type, T.StructType):
         names = [{field.name.casefold() for field in kind.fields} for kind in (left_type, right_type)]
         if any(len(some) != len(left_type.fields) for some in names):
             # Other structs do not compare, or have fields that no name tells apart.
-            return []
-        found = []
+            return None
         for a, b in zip(left_type.fields, right_type.fields, strict=True):
-            # Within a struct, NULL equals NULL.
-            parts = (
-                Term(left.alias, f"({left.sql}).{quoted(a.name)}"),
-                Term(right.alias, f"({right.sql}).{quoted(b.name)}"),
-            )
-            keys = _keys(*parts, a.dataType, b.dataType, ansi=ansi)
-            if keys is not None:
-                found += _equal(*keys, null_safe=True)
-            else:
-                found += _equal_parts(*parts, a.dataType, b.dataType, null_safe=True, ansi=ansi)
+            one = Term(left.alias, f"({left.sql}).{quoted(a.name)}")
+            other = Term(right.alias, f"({right.sql}).{quoted(b.name)}")
+            of_field = equal_keys(one, other, a.dataType, b.dataType, null_safe=True, ansi=ansi)
+            if of_field is None:
+                return None
+            found += of_field
         return found
-    if left_type != right_type or not isinstance(left_type, T.ArrayType) or "collate" in left_type.simpleString():
-        return []
-    hashes = [Term(term.alias, f"IF(({term.sql}) IS NULL, NULL, xxhash64({term.sql}))") for term in (left, right)]
-    return _equal(hashes[0], hashes[1], _HASHED, null_safe=null_safe)
+    same = left_type.simpleString() == right_type.simpleString()
+    if not isinstance(left_type, T.ArrayType) or not same or not _has_text(left_type):
+        return None
+    texts = [f"COALESCE(to_json({_plain(term.sql, left_type)}), '')" for term in (left, right)]
+    return [*found, (Term(left.alias, texts[0]), Term(right.alias, texts[1]), KeyType("STRING", "rank"))]
+
+
+def _both(left: Term, right: Term, form: str, kind: KeyType) -> EqualKey:
+    """A key of one form over the expressions of both sides."""
+    return (
+        Term(left.alias, form.replace("{}", left.sql)),
+        Term(right.alias, form.replace("{}", right.sql)),
+        kind,
+    )
+
+
+_BOOLEAN = KeyType("BOOLEAN", "int")
+_ZEROS = {
+    "STRING": "''", "BINARY": "X''", "BOOLEAN": "FALSE", "DATE": "DATE'1970-01-01'",
+    "TIMESTAMP": "timestamp_micros(0)", "TIMESTAMP_NTZ": "TIMESTAMP_NTZ'1970-01-01 00:00:00'",
+    "INTERVAL DAY TO SECOND": "INTERVAL '0' SECOND",
+}  # fmt: skip
+"""A value of each type that is no number, the same in every session."""
+
+
+def _plain(sql: str, kind: T.DataType, depth: int = 0) -> str:
+    """A value as one whose JSON text is the same exactly where the values are equal."""
+    if isinstance(kind, T.ArrayType):
+        name = f"x{depth}"
+        return f"transform({sql}, {name} -> {_plain(name, kind.elementType, depth + 1)})"
+    if isinstance(kind, T.StructType):
+        # A field that is NULL would be left out of the text, and a struct that is NULL is not one of NULLs.
+        fields = [_plain(f"({sql}).{quoted(field.name)}", field.dataType, depth) for field in kind.fields]
+        texts = [f"COALESCE(to_json(array({field})), '')" for field in fields]
+        return f"CASE WHEN ({sql}) IS NOT NULL THEN array({', '.join(texts)}) END"
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        return f"(({sql}) + CAST(0 AS {kind.simpleString()}))"  # -0.0 becomes 0.0
+    if isinstance(kind, T.TimestampType):
+        return f"unix_micros({sql})"  # texts of timestamps leave out microseconds
+    if isinstance(kind, T.BinaryType | T.StringType):
+        return f"hex({sql})"  # bytes that are no UTF-8 would all have one text
+    if isinstance(kind, T.TimestampNTZType | T.DayTimeIntervalType | T.DateType):
+        return f"CAST(({sql}) AS STRING)"
+    return sql
+
+
+def _has_text(kind: T.DataType) -> bool:
+    """Whether the texts of values are equal exactly where the values are."""
+    if isinstance(kind, T.ArrayType):
+        return _has_text(kind.elementType)
+    if isinstance(kind, T.StructType):
+        names = {field.name.casefold() for field in kind.fields}
+        return len(names) == len(kind.fields) and all(_has_text(field.dataType) for field in kind.fields)
+    plain_text = isinstance(kind, T.StringType) and kind.simpleString() == "string"
+    numbers = T.IntegralType | T.FractionalType
+    times = T.DateType | T.TimestampType | T.TimestampNTZType | T.DayTimeIntervalType
+    return plain_text or isinstance(kind, numbers | times | T.BooleanType | T.BinaryType)
 
 
 # --- bands -----------------------------------------------------------------------------------------------------

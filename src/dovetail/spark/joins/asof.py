@@ -14,7 +14,7 @@ from pyspark.sql.pandas.types import to_arrow_type
 from dovetail.columns.layout import COUNTERS, HAS_MATCH, KEY, PAYLOADS, POINT_PAYLOAD, VERDICT
 from dovetail.columns.structs import Nested, nest
 from dovetail.conditions.comparison import KeyType
-from dovetail.conditions.forms import Predicate
+from dovetail.conditions.forms import Predicate, Term
 from dovetail.conditions.names import quoted
 from dovetail.families.asof.join_stages import METRICS, BroadcastStage, JoinStage, PairStage
 from dovetail.families.asof.judged import BroadcastCandidates, CandidateStage, FinishStage
@@ -37,7 +37,7 @@ from dovetail.spark.frames import (
     same_session,
     shuffle_partitions,
 )
-from dovetail.spark.joins.asof_conditions import conditions_of, expanded
+from dovetail.spark.joins.asof_conditions import computed_keys, conditions_of
 from dovetail.spark.keys import ddl_of
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
@@ -66,8 +66,9 @@ def asof_facts(frames: Mapping[str, DataFrame], columns: Columns, on: Predicate 
     for a, b in zip(*by, strict=True):
         what = f"{left}.{a.name} = {right}.{b.name}"
         if isinstance(a.dataType, _NESTED) or isinstance(b.dataType, _NESTED):
-            texts = f"{quoted(left)}.{quoted(a.name)}", f"{quoted(right)}.{quoted(b.name)}"
-            computed += expanded(texts, (a.dataType, b.dataType), what, null_safe=False, ansi=ansi)
+            one = Term(left, f"{quoted(left)}.{quoted(a.name)}")
+            other = Term(right, f"{quoted(right)}.{quoted(b.name)}")
+            computed += computed_keys(one, other, a.dataType, b.dataType, null_safe=False, ansi=ansi)
             nested.append((a.name, b.name))
         else:
             keys.append(_compared(a.dataType, b.dataType, what, ansi=ansi))

@@ -75,14 +75,13 @@ def theta_roles_frame(
     streams = frozenset(alias for alias, frame in frames.items() if frame.isStreaming)
     handles: list[Handle] = []
     first = {alias: frames[alias] for alias in roles.first}
-    theta_facts(first, roles.on)  # which refuses what Spark cannot evaluate
+    facts = theta_facts(first, roles.on)  # which refuses what Spark cannot evaluate
     if len(first) == 1:
         (alias,) = first
         texts = [*(part.sql for part in roles.on.filters), *(part.sql for part in roles.on.rests)]
         filters = [(alias, sql) for sql in texts]
         joined = filtered_sides(first, filters)[alias].frame
     else:
-        facts = theta_facts(first, roles.on)
         plan = plan_theta(
             roles.first, roles.on, facts, Options("inner", *options), window=None, broadcast=None, sample=sample
         )
