@@ -130,6 +130,24 @@ def test_names_of_other_libraries(name, options, accepted, mapping, r, s):
     assert refused.value.hint
 
 
+NEEDED = [
+    ("asof_join", {"on": "t"}, "time="),
+    ("theta_join", {}, "on="),
+    ("window_join", {"on": "R.k = S.k", "within": 2}, "time="),
+    ("window_join", {"on": "R.k = S.k", "time": "t"}, "within="),
+    ("approx_join", {"on": "R.k = S.k"}, "memory="),
+    ("bestmatch_join", {"by": "k"}, "on="),
+]
+
+
+@pytest.mark.parametrize(("name", "options", "accepted"), NEEDED)
+def test_an_argument_that_is_missing(name, options, accepted, r, s):
+    with pytest.raises(dt.ArgumentError, match=f"{name} needs {accepted}") as refused:
+        getattr(dt, name)(R=r, S=s, **options)
+    assert refused.value.accepted.startswith(accepted)
+    assert refused.value.hint
+
+
 @pytest.mark.parametrize("name", CALLS)
 def test_two_frames_without_names(name, r, s):
     with pytest.raises(dt.ArgumentError, match="arguments without a name") as refused:

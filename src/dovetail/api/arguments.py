@@ -55,7 +55,7 @@ _KEYS = ("by=, names for all inputs or for each alias", "by='k', or by={'t': 'k'
 ASOF: Elsewhere = {
     **dict.fromkeys(("joinType", "join_type", "type"), _HOW),
     **dict.fromkeys(("suffixes", "suffix", "lsuffix", "rsuffix"), _NAMES),
-    **dict.fromkeys(("on", "left_on", "right_on", "left_index", "right_index"), _TIMES),
+    **dict.fromkeys(("left_on", "right_on", "left_index", "right_index"), _TIMES),
     **dict.fromkeys(("leftAsOfColumn", "rightAsOfColumn"), _TIMES),
     **dict.fromkeys(("left_by", "right_by", "by_left", "by_right", "using"), _KEYS),
     "tolerance": ("within=", "within='10 seconds', or a number where the time columns are numbers"),
@@ -63,6 +63,14 @@ ASOF: Elsewhere = {
     "allowExactMatches": ("allow_exact_matches=", "allow_exact_matches=False leaves out rows at the same time"),
     "match_condition": ("time= and direction=", "time='ts', and direction='forward' for <="),
 }  # fmt: skip
+
+
+_NEEDED: Elsewhere = {
+    "time": _TIMES,
+    "within": ("within=, the length of the window", "within='10 seconds'"),
+    "memory": ("memory=, rows or bytes", "memory=100_000, or memory='2 GiB'"),
+}
+"""Arguments without a default, apart from on=, which says something else in every join."""
 
 
 def takes_inputs(
@@ -76,11 +84,13 @@ def takes_inputs(
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
         parameters = inspect.signature(function).parameters.values()
         options = [one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY]
+        needed = [one.name for one in parameters if one.name in options and one.default is inspect.Parameter.empty]
         name = getattr(function, "__name__", "")
 
         @wraps(function)
         def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
             _check_call(name, options, elsewhere, args, kwargs)
+            _check_needed(name, needed, elsewhere, kwargs)
             return function(*args, **kwargs)
 
         return call
@@ -124,3 +134,11 @@ def _check_call(
                 accepted=f"the options {', '.join(options)}",
                 hint=closest(key, options),
             )
+
+
+def _check_needed(name: str, needed: Sequence[str], elsewhere: Elsewhere, kwargs: Mapping[str, object]) -> None:
+    for option in needed:
+        if option not in kwargs:
+            on = _CRITERIA if elsewhere is BESTMATCH else _CONDITION
+            accepted, hint = on if option == "on" else _NEEDED[option]
+            raise ArgumentError(f"{name} needs {option}=", accepted=accepted, hint=hint)

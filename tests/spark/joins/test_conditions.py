@@ -119,9 +119,9 @@ def test_what_a_python_function_decides(spark, tables):
     near = Counter(by_spark(spark, tables, "ABS(A.y - B.y) < 1"))
     assert ids(dt.theta_join(inputs, on="close_enough(A.y, B.y)")) == near
     # Spark itself refuses a Python function in the condition of an outer join.
-    lonely = {pair[0] for pair in by_spark(spark, tables, "ABS(A.y - B.y) < 1", "left") if pair[1] is None}
+    unmatched = {pair[0] for pair in by_spark(spark, tables, "ABS(A.y - B.y) < 1", "left") if pair[1] is None}
     found = ids(dt.theta_join(inputs, on="close_enough(A.y, B.y)", how="left"))
-    assert found == near + Counter((row, None) for row in lonely)
+    assert found == near + Counter((row, None) for row in unmatched)
 
 
 @pytest.mark.parametrize(
