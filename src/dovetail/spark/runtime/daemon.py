@@ -1,7 +1,7 @@
 """PySpark's worker daemon, with the kernels and their libraries loaded before it forks the first worker.
 
 `dovetail.session` names it in ``spark.python.daemon.module``.  A worker then begins at once, where it would spend two
-seconds of a core on imports, and all workers share the memory of what is loaded.
+seconds of a core on that, and all workers share the memory of what is loaded.
 
 It is also silent about what is no failure.  Spark hangs up on a worker whose rows it does not need any more (``limit``,
 ``show``), and PySpark's daemon prints a trace for that.
@@ -17,15 +17,22 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from pyspark import daemon
+# Spark puts an archive of PySpark first, whose modules have no byte code: they take four times as long to import as
+# those of the installed PySpark, which is the same one where this daemon runs.
+sys.path.sort(key=lambda place: place.endswith("pyspark.zip"))
 
-import dovetail.families.approx.stream
-import dovetail.families.asof.stream
-import dovetail.families.bestmatch.stream_recent
-import dovetail.families.shedding.stream
-import dovetail.families.theta.stream
-import dovetail.families.window.stream
-import dovetail.spark.stream  # noqa: F401
+import numpy as np  # noqa: E402
+import pandas as pd  # noqa: E402, F401 - PyArrow imports it for the first array
+from pyspark import daemon  # noqa: E402
+
+import dovetail.families.approx.stream  # noqa: E402
+import dovetail.families.asof.stream  # noqa: E402
+import dovetail.families.bestmatch.stream_recent  # noqa: E402
+import dovetail.families.shedding.stream  # noqa: E402
+import dovetail.families.theta.stream  # noqa: E402
+import dovetail.families.window.stream  # noqa: E402
+import dovetail.spark.stream  # noqa: E402, F401
+from dovetail.columns.codes import float_codes  # noqa: E402
 
 _HUNG_UP = (BrokenPipeError, ConnectionResetError)
 
@@ -76,6 +83,7 @@ def main() -> None:
         replaced["signal"] = Replaced(signal, signal=handle_but_sigterm)
     vars(daemon).update(replaced)
     sys.unraisablehook = report_unless_hung_up
+    float_codes(np.zeros(1))  # Numba gets ready at its first call, which takes longer than to import it
     gc.freeze()
     daemon.manager()
 

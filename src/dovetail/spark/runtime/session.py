@@ -13,7 +13,9 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
 
 from pyspark import SparkContext
@@ -22,6 +24,7 @@ from pyspark.sql.utils import is_remote
 from pyspark.util import default_api_mode
 
 from dovetail.errors import ArgumentError
+from dovetail.spark.runtime.classes import sharing_options
 from dovetail.spark.runtime.gateway import start_jvm
 from dovetail.spark.runtime.java import check_java
 
@@ -44,6 +47,9 @@ _ONE_MACHINE = (
     "spark.sql.shuffle.orderIndependentChecksum.enabled",
 )  # fmt: skip
 """Settings that suit a session whose workers are all here."""
+
+
+_JOINS = tuple(f"dovetail.spark.joins.{family}" for family in ("theta", "window", "asof", "bestmatch", "approx"))
 
 
 class SessionWarning(UserWarning):
@@ -132,11 +138,12 @@ def open_session(
             )
         return found
     settings = build_conf(app, master=master, driver_memory=driver_memory, conf=conf)
-    check_java()
+    java = check_java()
+    settings[_JAVA_OPTIONS] = f"{settings[_JAVA_OPTIONS]} {sharing_options(java, settings[_JAVA_OPTIONS])}".strip()
     _workers_run_this_python()
     _stay_on_this_machine(settings)
     if _is_classic(settings):
-        start_jvm(settings, sheltered=sheltered)
+        _while_importing(lambda: start_jvm(settings, sheltered=sheltered))
     builder = SparkSession.builder
     for key, value in settings.items():
         builder = builder.config(key, value)
@@ -145,6 +152,18 @@ def open_session(
         # more in the session, and warns of each that only a server can have.
         warnings.filterwarnings("ignore", "Failed to set spark", UserWarning)
         return builder.getOrCreate()
+
+
+def _while_importing(start: Callable[[], None]) -> None:
+    """Start the JVM, which takes seconds in which this process would do nothing, and import what joins need meanwhile.
+
+    The imports stay in this thread: two threads that import modules which import each other may meet half of one.
+    """
+    with ThreadPoolExecutor(1, thread_name_prefix="dovetail-jvm") as starting:
+        started = starting.submit(start)
+        for name in _JOINS:
+            import_module(name)
+        started.result()
 
 
 def _is_classic(settings: Mapping[str, str]) -> bool:
