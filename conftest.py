@@ -69,6 +69,19 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     started.stop()
 
 
+@pytest.fixture(autouse=True)
+def _shuffles(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take no input for small: those of tests all are, and the joins of a test are to be those of large ones."""
+    if "spark" in request.fixturenames and "broadcasts" not in request.fixturenames:
+        for family in ("theta", "asof"):
+            monkeypatch.setattr(f"dovetail.spark.joins.{family}.small_inputs", lambda frames: {})
+
+
+@pytest.fixture
+def broadcasts() -> None:
+    """Let a test have its small inputs broadcast, as users have."""
+
+
 @pytest.fixture
 def connect_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Wait for the port of local Spark Connect servers, which all of them listen on."""

@@ -35,7 +35,12 @@ console = Console()
 
 def inputs(spark: Any) -> dict[str, Any]:
     """Two sides of numbers and times."""
-    columns = "id", "id % 100 AS k", "CAST(hash(id, {seed}) AS DOUBLE) / 4e6 AS x", "timestamp_seconds({seed} + id) AS t"
+    columns = (
+        "id",
+        "id % 100 AS k",
+        "CAST(hash(id, {seed}) AS DOUBLE) / 4e6 AS x",
+        "timestamp_seconds({seed} + id) AS t",
+    )
     seeds = {"R": 1, "S": 2}
     return {
         side: spark.range(ROWS).selectExpr(*(column.format(seed=seed) for column in columns))
@@ -67,7 +72,9 @@ def calls() -> dict[str, Callable[[dict[str, Any]], Any]]:
         "theta": lambda sides: dt.theta_join(sides, on="ABS(R.x - S.x) <= 1"),
         "window": lambda sides: dt.window_join(sides, on="R.k = S.k", time="t", within="5 seconds"),
         "asof": lambda sides: dt.asof_join(sides, time="t", by="k"),
-        "bestmatch": lambda sides: dt.bestmatch_join(sides, on=[dt.closest("t", within="9 seconds"), dt.closest("x")], by="k"),
+        "bestmatch": lambda sides: dt.bestmatch_join(
+            sides, on=[dt.closest("t", within="9 seconds"), dt.closest("x")], by="k"
+        ),
         "approx": lambda sides: dt.approx_join(sides, on="R.k = S.k", memory=500),
     }
 
@@ -129,7 +136,9 @@ def main(
             for what, totals in found.items():
                 totals.append(process(what, empty=empty and what != "spark")["total"])
         theirs, mine = (statistics.median(totals) for totals in found.values())
-        table.append([family, f"{mine:.2f}", f"{theirs:.2f}", f"{mine / theirs:.2f}", "yes" if mine <= most * theirs else "no"])
+        table.append(
+            [family, f"{mine:.2f}", f"{theirs:.2f}", f"{mine / theirs:.2f}", "yes" if mine <= most * theirs else "no"]
+        )
     heads = ["family", "first join, s", "Spark's first join and Python stage, s", "ratio", f"at most {most}"]
     shown = Table(*heads)
     for row in table:

@@ -12,6 +12,7 @@ from dovetail.errors import ArgumentError
 from dovetail.families.asof.spec import Direction, Options, Within, names_of
 from dovetail.plan.asof import plan_asof
 from dovetail.plan.asof_columns import Columns
+from dovetail.plan.broadcast import Broadcast
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -31,7 +32,7 @@ def asof_join(
     allow_exact_matches: bool = True,
     ties: str | Sequence[str] | None = None,
     on: str | None = None,
-    broadcast: str | None = None,
+    broadcast: Broadcast = None,
     partitions: int | None = None,
     sample: bool | None = None,
     **named: DataFrame | str,
@@ -68,8 +69,10 @@ def asof_join(
     on : str, optional
         Further conditions over the aliases, in Spark SQL, such as ``"trade.price > quote.bid AND quote.kind <> 'x'"``.
         The match is the best of the rows that satisfy them.  ``a.k <=> b.k`` is a key for which NULL equals NULL.
-    broadcast : str, optional
+    broadcast : str or False, optional
         The alias of the second input, if it is small enough to be sent to every task whole, which saves the shuffle.
+        By default that happens where Spark itself would broadcast it: where it estimates at most
+        ``spark.sql.autoBroadcastJoinThreshold`` bytes.  False never does it.
     partitions : int, optional
         The number of shuffle partitions; the session's by default.
     sample : bool, optional

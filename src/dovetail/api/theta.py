@@ -16,6 +16,7 @@ from dovetail.conditions.predicates import parse
 from dovetail.conditions.roles import Role, Roles
 from dovetail.errors import ArgumentError
 from dovetail.families.theta.spec import Algorithm, Options
+from dovetail.plan.broadcast import Broadcast
 from dovetail.plan.further import beside_stream, check_further, one_stream, table_roles, theta_roles
 from dovetail.plan.theta import plan_theta
 from dovetail.plan.time_columns import check_window_times
@@ -34,7 +35,7 @@ def theta_join(
     time: str | None = None,
     algorithm: Algorithm = "auto",
     partitions: int | None = None,
-    broadcast: str | None = None,
+    broadcast: Broadcast = None,
     sample: bool = True,
     **named: DataFrame | str,
 ) -> DataFrame:
@@ -64,8 +65,10 @@ def theta_join(
         or, to choose its parameters, as a value such as ``dt.Prefap(p=20, w=1000)``.
     partitions : int, optional
         The number of shuffle partitions; the session's by default.
-    broadcast : str, optional
-        The alias of an input small enough to be sent to every task whole, which saves the shuffle.
+    broadcast : str or False, optional
+        The alias of an input, if it is small enough to be sent to every task whole, which saves the shuffle.  By
+        default that happens where Spark itself would broadcast it: where it estimates at most
+        ``spark.sql.autoBroadcastJoinThreshold`` bytes.  False never does it.
     sample : bool, default True
         Whether a sample of both inputs, read within the same action, may decide where rows go.  Routing without a
         sample suits small inputs and inputs that are expensive to compute twice.

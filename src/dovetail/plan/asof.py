@@ -16,6 +16,7 @@ from dovetail.conditions.names import readable
 from dovetail.errors import ArgumentError, UnboundedJoinError, UnsupportedTypeError, unknown_alias
 from dovetail.families.asof.spec import RIGHT, AsofSpec, Options, Within, distance
 from dovetail.plan.asof_columns import Columns, Conditions, DerivedColumn, Facts, Names, Segments
+from dovetail.plan.broadcast import Small, check_broadcast, smallest
 
 Mode = Literal["batch", "stream", "broadcast"]
 
@@ -44,6 +45,8 @@ class AsofPlan:
     filters: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
     """Conditions over one input that its rows must satisfy to take part, as Spark SQL."""
     conditions: Conditions | None = None
+    small: Small | None = None
+    """The right input, where it is broadcast for its size."""
 
     @property
     def keyed(self) -> bool:
@@ -113,7 +116,8 @@ class AsofPlan:
     def _routing_text(self) -> str:
         tasks = f"{self.shuffle_partitions} shuffle partitions of packed segments"
         if self.mode == "broadcast":
-            return f"none: {self.inputs[1]} goes to every task whole"
+            why = self.small.why if self.small is not None else ""
+            return f"none: {self.inputs[1]} goes to every task whole{why}"
         if self.mode == "stream":
             return "by the hash of the keys" if self.keyed else "one cell, in one task"
         if not self.sampled:
@@ -173,7 +177,9 @@ def plan_asof(
     mode: Mode = "batch"
     conditions = facts.conditions
     kind = JoinKind.of(options.how)
-    if options.broadcast is not None:
+    check_broadcast(options.broadcast)
+    small = None
+    if options.broadcast:
         if options.broadcast not in inputs:
             raise unknown_alias(str(options.broadcast), inputs, where=f"broadcast={options.broadcast!r}")
         if options.broadcast == left:
@@ -186,6 +192,9 @@ def plan_asof(
                 accepted="how='inner', 'left', 'semi' or 'anti', or no broadcast=",
             )
         mode = "broadcast"
+    elif not facts.streams and not kind.preserved[RIGHT] and not options.shuffles:
+        small = smallest(facts.sizes, [right])
+        mode = "batch" if small is None else "broadcast"
     if facts.streams == {left}:
         if kind.preserved[RIGHT]:
             raise UnboundedJoinError(
@@ -241,4 +250,5 @@ def plan_asof(
         derived=segments.derived,
         filters=segments.filters,
         conditions=conditions,
+        small=small,
     )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import pyarrow as pa
 
@@ -83,6 +84,8 @@ class Facts:
     computed_keys: tuple[ComputedKey, ...] = ()
     """Keys that are no columns of the inputs."""
     conditions: Conditions | None = None
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """The estimated bytes of the inputs that Spark itself would broadcast."""
 
 
 @dataclass(frozen=True)

@@ -257,14 +257,14 @@ class RolesPlan:
         return "\n".join([f"theta join, {kind}, how={self.how}, one input after the other", *self.plans])
 
 
-def check_further(how: object, *, windowed: bool, broadcast: str | None) -> None:
+def check_further(how: object, *, windowed: bool, broadcast: str | bool | None) -> None:
     """Refuse what joins of one input after the other do not take."""
     if windowed:
         raise ArgumentError(
             f"how={how!r} together with window=", accepted="a word for how=, such as 'inner', with a window",
             hint="window_join has windows around each row, and roles for its inputs",
         )  # fmt: skip
-    if broadcast is not None:
+    if broadcast:
         raise ArgumentError(f"broadcast= together with how={how!r}", accepted="broadcast= for two inputs")
 
 

@@ -18,6 +18,7 @@ from dovetail.conditions.join_kind import How, JoinKind
 from dovetail.conditions.literals import literal_sql
 from dovetail.errors import ArgumentError, PredicateError, UnboundedJoinError, listing, unknown_alias
 from dovetail.families.theta.spec import Options, WindowSpec, WindowStep
+from dovetail.plan.broadcast import Broadcast, Small, check_broadcast, smallest
 from dovetail.plan.theta_plan import Mode, ThetaPlan, ThetaStep
 
 
@@ -35,6 +36,8 @@ class Facts:
     rests: tuple[Rest, ...] = ()
     payload_types: Mapping[str, tuple[pa.DataType, ...]] = field(default_factory=dict)
     """The Arrow types of the columns of each input."""
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    """The estimated bytes of the inputs that Spark itself would broadcast."""
 
 
 def plan_theta(
@@ -44,7 +47,7 @@ def plan_theta(
     options: Options,
     *,
     window: CountWindow | TimeWindow | None,
-    broadcast: str | None,
+    broadcast: Broadcast,
     sample: bool,
 ) -> ThetaPlan:
     """Decide how a theta join runs, or say why it cannot.
@@ -70,7 +73,10 @@ def plan_theta(
     steps = []
     for at in range(1, len(order)):
         left, right = tuple(order[:at]), order[at]
-        steps.append(_step(left, right, order, predicate, facts, options, small=small, sample=sample))
+        chosen = None if small is None else Small(small)
+        if mode == "batch" and broadcast is None:
+            chosen = _small(left, right, facts, options)
+        steps.append(_step(left, right, order, predicate, facts, options, small=chosen, sample=sample))
     kept = _preserved(order, options.kind)
     if isinstance(window, CountWindow):
         # A row that was dropped would not count, and every window after it would begin elsewhere.
@@ -142,9 +148,11 @@ def _mode(
     facts: Facts,
     options: Options,
     window: CountWindow | TimeWindow | None,
-    broadcast: str | None,
+    broadcast: Broadcast,
 ) -> tuple[Mode, str | None]:
     """How the join runs, and the input that goes to every task whole, if one does."""
+    check_broadcast(broadcast)
+    broadcast = broadcast or None
     if broadcast is not None and broadcast not in inputs:
         raise unknown_alias(str(broadcast), inputs, where=f"broadcast={broadcast!r}")
     static = [a for a in inputs if a not in facts.streams]
@@ -178,6 +186,16 @@ def _mode(
     return "stream-static", static[0]
 
 
+def _small(left: tuple[str, ...], right: str, facts: Facts, options: Options) -> Small | None:
+    """The side of a step that is worth no shuffle, and whose rows no task has to report."""
+    if options.partitioning is not None or options.partitions is not None:
+        return None
+    # A join of more inputs is an inner one.  What the steps before it yield has no estimate.
+    kept = options.kind.preserved if len(left) == 1 else (True, False)
+    sides = [] if kept[0] or not options.kind.pairs else [left[0]]
+    return smallest(facts.sizes, [*sides, *([] if kept[1] else [right])])
+
+
 def _check_small_side(small: str, inputs: tuple[str, ...], options: Options, what: str) -> None:
     """Refuse what cannot be decided one task at a time: which rows of the small side nobody matched."""
     if len(inputs) > 2:
@@ -205,7 +223,7 @@ def _step(
     facts: Facts,
     options: Options,
     *,
-    small: str | None,
+    small: Small | None,
     sample: bool,
 ) -> ThetaStep:
     both = {*left, right}
@@ -220,7 +238,7 @@ def _step(
     orient: How = options.how
     if small is not None:
         # The small side is looked up, so the other one provides the points.
-        orient = "right" if small in left else "left"
+        orient = "right" if small.alias in left else "left"
     if equalities or comparisons:
         step = build_step(equalities, comparisons, left=frozenset(left), how=orient)
         mirror = build_step(equalities, comparisons, left=frozenset(left), how="right")
@@ -244,7 +262,7 @@ def _step(
         shuffle_partitions=options.partitions or facts.shuffle_partitions,
         # Prefap and its rivals partition by what the data holds; they cannot do without looking.
         sampled=sample or options.partitioning is not None,
-        broadcast=small is not None,
+        broadcast=small,
         condition=_condition(predicate, left, right, rests),
     )
 

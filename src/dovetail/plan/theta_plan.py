@@ -13,6 +13,7 @@ from dovetail.conditions.join_kind import How, JoinKind
 from dovetail.conditions.names import bare
 from dovetail.families.theta.router import overlap_axes
 from dovetail.families.theta.spec import Options, WindowSpec
+from dovetail.plan.broadcast import Small
 
 _LONGEST_TEXT = 80
 
@@ -38,7 +39,7 @@ class ThetaStep:
     mirror_filter: str | None = None
     shuffle_partitions: int = 1
     sampled: bool = True
-    broadcast: bool = False
+    broadcast: Small | None = None
     condition: str = ""
 
     @property
@@ -105,7 +106,7 @@ class ThetaStep:
     def routing_text(self) -> str:
         """Where rows go, outside windows."""
         if self.broadcast:
-            return "no shuffle: the whole of one side goes to every task"
+            return f"no shuffle: the whole of {self.broadcast.alias} goes to every task{self.broadcast.why}"
         where = f"{self.shuffle_partitions} shuffle partitions of packed segments"
         if self.options.partitioning is not None:
             return f"partition pairs that survive the filters, found from all values of both sides; {where}"

@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 import dovetail as dt
 from dovetail import reference
-from dovetail.errors import ArgumentError, PredicateError
+from dovetail.errors import ArgumentError
 from dovetail.reference import at_most, equal, less
 
 from .streams import ids, put, run, written

@@ -61,7 +61,12 @@ class Options:
     allow_exact_matches: bool = True
     partitions: int | None = None
     sample: bool | None = None
-    broadcast: str | None = None
+    broadcast: str | Literal[False] | None = None
+
+    @property
+    def shuffles(self) -> bool:
+        """Whether the user asks for a shuffle, by what has no meaning without one."""
+        return self.broadcast is False or self.partitions is not None or self.sample is not None
 
     def __post_init__(self) -> None:
         if self.direction not in DIRECTIONS:

@@ -42,6 +42,7 @@ from dovetail.spark.keys import ddl_of
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
+from dovetail.spark.sizes import small_inputs
 from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
 from dovetail.spark.time_columns import time_column
 from dovetail.spark.types import compared_type
@@ -87,6 +88,7 @@ def asof_facts(frames: Mapping[str, DataFrame], columns: Columns, on: Predicate 
         sides=(_side_facts(frames[left]), _side_facts(frames[right])),
         computed_keys=(*computed, *(conditions.keys if conditions is not None else ())),
         conditions=conditions,
+        sizes=small_inputs(frames),
     )
     return Columns((time[LEFT].name, time[RIGHT].name), _sides(plain), _sides(nested), ties), facts
 

@@ -45,6 +45,7 @@ from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
+from dovetail.spark.sizes import small_inputs
 from dovetail.spark.types import (
     check_deterministic,
     check_rest,
@@ -90,6 +91,7 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
             alias: tuple(to_arrow_type(field.dataType, timezone="UTC") for field in frame.schema.fields)
             for alias, frame in frames.items()
         },
+        sizes=small_inputs(frames),
     )
 
 

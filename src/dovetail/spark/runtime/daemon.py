@@ -21,18 +21,18 @@ from typing import Any
 # those of the installed PySpark, which is the same one where this daemon runs.
 sys.path.sort(key=lambda place: place.endswith("pyspark.zip"))
 
-import numpy as np  # noqa: E402
-import pandas as pd  # noqa: E402, F401 - PyArrow imports it for the first array
-from pyspark import daemon  # noqa: E402
+import numpy as np
+import pandas as pd  # noqa: F401 - PyArrow imports it for the first array
+from pyspark import daemon
 
-import dovetail.families.approx.stream  # noqa: E402
-import dovetail.families.asof.stream  # noqa: E402
-import dovetail.families.bestmatch.stream_recent  # noqa: E402
-import dovetail.families.shedding.stream  # noqa: E402
-import dovetail.families.theta.stream  # noqa: E402
-import dovetail.families.window.stream  # noqa: E402
-import dovetail.spark.stream  # noqa: E402, F401
-from dovetail.columns.codes import float_codes  # noqa: E402
+import dovetail.families.approx.stream
+import dovetail.families.asof.stream
+import dovetail.families.bestmatch.stream_recent
+import dovetail.families.shedding.stream
+import dovetail.families.theta.stream
+import dovetail.families.window.stream
+import dovetail.spark.stream  # noqa: F401
+from dovetail.columns.codes import float_codes
 
 _HUNG_UP = (BrokenPipeError, ConnectionResetError)
 
