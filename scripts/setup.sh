@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Makes everything that `make demo` and `make test` need: a virtual environment in .venv with the pinned
-# packages and this package, and Java 17 or newer.  Quick when there is nothing to do.
+# packages and this package, Java 17 or newer, and compiled kernels.  Quick when there is nothing to do.
 #
 # PYTHON=/path/to/python3.12 chooses the interpreter of a new environment.
 # NO_INSTALL=1 forbids installing system packages; the script then says what to type.
@@ -10,6 +10,7 @@ cd "$(dirname "$0")/.."
 VENV=.venv
 PY="$VENV/bin/python"
 STAMP="$VENV/dovetail-stamp"
+WARM="$VENV/dovetail-warm"
 JAVA_FILE="$VENV/java_home"
 JAVA_FLOOR=17
 OS="$(uname -s)"
@@ -109,7 +110,7 @@ install_packages() {
 
     say "installing $(grep -c '==' requirements.txt) pinned packages; the first time takes a minute or more"
     if [ -n "$uv" ] && "${pip[@]}" "$uv" 2>/dev/null &&
-        "$PY" -m uv pip install --quiet --python "$PY" -r requirements.txt; then
+        "$PY" -m uv pip install --quiet --compile-bytecode --python "$PY" -r requirements.txt; then
         say "packages installed (uv)"
     else
         say "uv could not do it; using pip, which is slower"
@@ -119,7 +120,10 @@ install_packages() {
     fi
     # The build back-end is among the pinned packages, so nothing unpinned is fetched to build this one.
     "${pip[@]}" --no-deps --no-build-isolation --editable . || die "pip could not install this package."
+    # Byte code is read even where PYTHONDONTWRITEBYTECODE keeps Python from writing it, as in most container images.
+    "$PY" -m compileall -q -j 0 src || true
     say "dovetail installed (editable)"
+    rm -f "$WARM"
     printf '%s\n' "$want" >"$STAMP"
 }
 
@@ -221,9 +225,24 @@ install_java() {
         "Type: $command" "Then run make again."
 }
 
+# ---------------------------------------------------------------- kernels
+
+warm_up() {
+    [ -e "$WARM" ] && return
+    if [ -s "$JAVA_FILE" ]; then
+        JAVA_HOME="$(cat "$JAVA_FILE")"
+        export JAVA_HOME
+    fi
+    say "compiling the kernels, once, so that no join waits for it"
+    # A first join compiles what it needs where this could not.
+    "$PY" -m dovetail warm || say "the kernels could not be compiled ahead; first joins will be slower"
+    touch "$WARM"
+}
+
 make_venv
 install_packages
 install_java
+warm_up
 if [ "${1:-}" != "--quiet" ]; then
     say "ready: $("$PY" --version), $("$PY" -c 'from importlib.metadata import version as v; print("PySpark", v("pyspark"))')"
 fi

@@ -1,4 +1,4 @@
-"""The command line: ``dovetail demo``, ``run``, ``explain``, ``top``, ``bench``, ``data``."""
+"""The command line: ``dovetail demo``, ``run``, ``explain``, ``top``, ``warm``, ``bench``, ``data``."""
 
 from __future__ import annotations
 
@@ -150,6 +150,19 @@ def top(
             _fail(str(error), None, USAGE)
         except OSError as error:
             _fail(str(error), None, FAILED)
+
+
+@app.command()
+def warm(
+    classes: Annotated[
+        bool, typer.Option(help="Keep the classes of the JVM as well: 160 MB in the user's cache folder.")
+    ] = True,
+) -> None:
+    """Compile every kernel into the cache, so that no first join waits for it, and let the next JVM start faster."""
+    from dovetail.command import warm as warming
+
+    with _reporting("dovetail-warm-") as log:
+        warming.run(Console(), log, classes=classes)
 
 
 @app.command()

@@ -133,6 +133,19 @@ def start_jvm(settings: Mapping[str, str], *, sheltered: bool) -> None:
     SparkContext._ensure_initialized(gateway=gateway)
 
 
+def end_jvm() -> None:
+    """End the JVM of this process and wait until it is gone; a session must have been stopped before."""
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return
+    process = getattr(gateway, "proc", None)
+    gateway.shutdown()
+    SparkContext._gateway = SparkContext._jvm = None
+    if process is not None:
+        process.stdin.close()
+        process.wait()
+
+
 def _screened_error() -> tuple[int, threading.Thread] | None:
     """A file descriptor whose bytes reach the standard error of this process through a screen, and who passes them."""
     try:

@@ -34,7 +34,8 @@ _APP = "dovetail"
 _MASTER = "local[*]"
 _GIB = 1 << 30
 _LOOPBACK = "127.0.0.1"
-_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
+"""The setting with the options of the JVM."""
 _COLLECTOR = "spark.driver.defaultJavaOptions"
 _INLINE = "-XX:CompileCommand=quiet -XX:CompileCommand=inline,scala.collection.IterableOnceOps::toArray"
 """Spark wraps every row on its way to Python, with a method of Scala's that is 35 bytes too long to be inlined.
@@ -139,7 +140,7 @@ def open_session(
         return found
     settings = build_conf(app, master=master, driver_memory=driver_memory, conf=conf)
     java = check_java()
-    settings[_JAVA_OPTIONS] = f"{settings[_JAVA_OPTIONS]} {sharing_options(java, settings[_JAVA_OPTIONS])}".strip()
+    settings[JAVA_OPTIONS] = f"{settings[JAVA_OPTIONS]} {sharing_options(java, settings[JAVA_OPTIONS])}".strip()
     _workers_run_this_python()
     _stay_on_this_machine(settings)
     if _is_classic(settings):
@@ -268,7 +269,7 @@ def build_conf(
         # It tells whether a lost output came out the same the second time.  On one machine none is lost; without it the
         # same join takes 3 % less.
         "spark.sql.shuffle.orderIndependentChecksum.enabled": "false",
-        _JAVA_OPTIONS: f"-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false {_INLINE}",
+        JAVA_OPTIONS: f"-Darrow.enable_unsafe_memory_access=true -Darrow.enable_null_check_for_get=false {_INLINE}",
         "spark.sql.streaming.stateStore.providerClass": (
             "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
         ),
@@ -292,7 +293,7 @@ def build_conf(
 def _collector_chosen(settings: Mapping[str, str]) -> bool:
     """Whether somebody else chooses the JVM's collector: two choices, and it does not start."""
     told = [os.environ.get(name, "") for name in ("JDK_JAVA_OPTIONS", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS")]
-    told += [settings.get(_JAVA_OPTIONS, "")]
+    told += [settings.get(JAVA_OPTIONS, "")]
     folder = Path(os.environ.get("SPARK_CONF_DIR") or Path(os.environ.get("SPARK_HOME", "")) / "conf")
     with contextlib.suppress(OSError):
         told.append((folder / "spark-defaults.conf").read_text(encoding="utf-8", errors="replace"))
@@ -310,13 +311,13 @@ def _text(value: object) -> str:
 
 def _quieten(settings: dict[str, str]) -> None:
     """Point the JVM at our log settings, unless the caller chose a file or a level."""
-    options = settings.get(_JAVA_OPTIONS, "")
+    options = settings.get(JAVA_OPTIONS, "")
     if _LOG_FILE_OPTION in options or "spark.log.level" in settings:
         return
     log_file = Path(__file__).with_name("log4j2.properties")
     if log_file.is_file():
         # A URI has no spaces, so the launcher's splitting of options cannot tear the path apart.
-        settings[_JAVA_OPTIONS] = f"{options} {_LOG_FILE_OPTION}{log_file.as_uri()}".strip()
+        settings[JAVA_OPTIONS] = f"{options} {_LOG_FILE_OPTION}{log_file.as_uri()}".strip()
     else:
         # Inside a zip file there is no path to give; this quietens all but Spark's first lines.
         settings["spark.log.level"] = "ERROR"
