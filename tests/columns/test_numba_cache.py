@@ -15,6 +15,7 @@ import pytest
 
 from dovetail.columns import numba_cache
 from dovetail.columns.numba_cache import cache_folder, njit, unpacked_folder
+from dovetail.columns.shipped import CPU, KERNELS, add_kernels, unpack_kernels
 
 
 @njit
@@ -197,7 +198,7 @@ class TestArchive:
         return place / name
 
     @staticmethod
-    def cached(archive: Path, home: Path, temporary: Path) -> tuple[int, int]:
+    def cached(archive: Path, home: Path, temporary: Path, **more: str) -> tuple[int, int]:
         """How often the kernel was compiled and how often it was found, in a process of its own."""
         script = (
             "import numpy; from dovetail.columns import codes; codes.float_codes(numpy.zeros(1)); "
@@ -205,7 +206,7 @@ class TestArchive:
             "stats = codes._float64_codes.stats; "
             "print(sum(stats.cache_misses.values()), sum(stats.cache_hits.values()))"
         )
-        env = {**os.environ, "HOME": str(home), "TMPDIR": str(temporary), "PYTHONPATH": str(archive)}
+        env = {**os.environ, "HOME": str(home), "TMPDIR": str(temporary), "PYTHONPATH": str(archive), **more}
         run = subprocess.run(
             [sys.executable, "-c", script], env=env, cwd=temporary, capture_output=True, text=True, check=False
         )
@@ -221,6 +222,30 @@ class TestArchive:
         assert self.cached(self.archive(tmp_path / "two", "dovetail-1.whl"), *place) == (0, 1)
         # A module that a kernel calls may have changed with the package.
         assert self.cached(self.archive(tmp_path / "three", "dovetail.zip", init="x = 1"), *place) == (1, 0)
+
+    def test_kernels_that_travel_with_the_package(self, nowhere, tmp_path):
+        archive, home, other = self.archive(tmp_path / "one", "dovetail.zip"), tmp_path / "first", tmp_path / "other"
+        home.mkdir()
+        other.mkdir()
+        generic = {"NUMBA_CPU_NAME": "generic", "NUMBA_CPU_FEATURES": ""}
+        assert self.cached(archive, home, tmp_path / "tmp", **generic) == (1, 0)
+        (compiled,) = (home / ".cache" / "numba").glob("dovetail-*")
+        assert add_kernels(archive, compiled, "generic") >= 1
+        moved = shutil.move(archive, tmp_path / "elsewhere.zip")
+        assert self.cached(moved, other, tmp_path / "tmp") == (0, 1)
+        # Who names another processor gets kernels for that one.
+        shutil.rmtree(other / ".cache")
+        assert self.cached(moved, other, tmp_path / "tmp", NUMBA_CPU_NAME="nehalem") == (1, 0)
+
+    def test_nothing_of_an_archive_leaves_its_folder(self, tmp_path):
+        archive, folder = tmp_path / "dovetail.zip", tmp_path / "folder"
+        with zipfile.ZipFile(archive, "w") as made:
+            made.writestr(CPU, "generic")
+            for name in ("../out.nbi", "a/../../out.nbc", "script.py", "columns/__pycache__/k.nbi"):
+                made.writestr(f"{KERNELS}/{name}", "x")
+        folder.mkdir()
+        unpack_kernels(archive, folder)
+        assert [file.name for file in tmp_path.rglob("*") if file.is_file()] == ["dovetail.zip", "k.nbi"]
 
     def test_a_package_in_a_folder_is_left_alone(self, nowhere):
         assert unpacked_folder(nowhere / "codes.py") is None

@@ -22,6 +22,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
 
+from dovetail.columns.shipped import unpack_kernels, write_source
+
 __all__ = ["njit"]
 
 _P = ParamSpec("_P")
@@ -63,6 +65,7 @@ def unpacked_folder(module: Path) -> Path | None:
     root = _user_cache() if _usable(_user_cache()) else _temporary()
     folder = root / f"dovetail-{digest.hexdigest()[:20]}"
     folder.mkdir(exist_ok=True)
+    unpack_kernels(archive, folder)
     return folder
 
 
@@ -175,11 +178,6 @@ def _with_source(function: Callable[..., Any], folder: Path) -> Callable[..., An
     source = getattr(spec.loader, "get_source", None) if spec is not None else None
     file = folder.joinpath(*function.__module__.split(".")).with_suffix(".py")
     if source is not None and not file.exists():
-        file.parent.mkdir(parents=True, exist_ok=True)
-        # Other workers may do the same: each writes a file of its own, and the last one to rename it wins.
-        handle, written = tempfile.mkstemp(dir=file.parent)
-        with open(handle, "w", encoding="utf-8") as copy:  # noqa: PTH123 - a descriptor, not a path
-            copy.write(source(function.__module__) or "")
-        Path(written).replace(file)
+        write_source(file, source(function.__module__) or "")
     function.__code__ = function.__code__.replace(co_filename=str(file))
     return function

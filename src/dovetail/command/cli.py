@@ -1,4 +1,4 @@
-"""The command line: ``dovetail demo``, ``run``, ``explain``, ``top``, ``warm``, ``bench``, ``data``."""
+"""The command line: ``dovetail demo``, ``run``, ``explain``, ``top``, ``warm``, ``ship``, ``bench``, ``data``."""
 
 from __future__ import annotations
 
@@ -163,6 +163,18 @@ def warm(
 
     with _reporting("dovetail-warm-") as log:
         warming.run(Console(), log, classes=classes)
+
+
+@app.command()
+def ship(
+    archive: Annotated[Path, typer.Argument(help="The file to make, such as dovetail.zip.", show_default=False)],
+    cpu: Annotated[str, typer.Option(help="The processor of the cluster, by LLVM's name.")] = "generic",
+) -> None:
+    """Make one file for a cluster: the package, and its kernels compiled for the processors there."""
+    from dovetail.command import ship as shipping
+
+    with _reporting("dovetail-ship-"):
+        shipping.run(Console(), archive, cpu)
 
 
 @app.command()
