@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from dovetail.columns.layout import COUNTERS, HAS_MATCH, KEY, PAYLOADS, POINT_PAYLOAD, VERDICT
 from dovetail.columns.structs import Nested, nest
@@ -26,6 +25,7 @@ from dovetail.plan.asof import AsofPlan
 from dovetail.plan.asof_columns import Columns, ComputedKey, DerivedColumn, Facts, SideFacts
 from dovetail.plan.time_columns import check_final_times
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, shuffled_join
+from dovetail.spark.carriers import arrow_type, arrowed, carried, carried_fields, json_text, restored
 from dovetail.spark.frames import (
     Side,
     conjunction,
@@ -106,7 +106,7 @@ def _side_facts(frame: DataFrame) -> SideFacts:
     fields = frame.schema.fields
     return SideFacts(
         names=tuple(field.name for field in fields),
-        types=tuple(to_arrow_type(field.dataType, timezone="UTC") for field in fields),
+        types=tuple(arrow_type(field.dataType) for field in fields),
         ready=frozenset((field.name, ddl) for field in fields for ddl in _ready(field.dataType)),
     )
 
@@ -128,8 +128,10 @@ class _Flat:
 
     def _side(self, side: int) -> FlatSide:
         """The payload, the keys that are not in it, and the texts that decide ties."""
-        columns = [F.col(quoted(name)) for name in self.frames[side].columns]
-        columns += [_derived(column) for column in self.plan.derived[side]]
+        fields = self.frames[side].schema.fields
+        columns = [F.expr(carried(quoted(field.name), field.dataType)) for field in fields]
+        kinds = {field.name: field.dataType for field in fields}
+        columns += [_derived(column, kinds) for column in self.plan.derived[side]]
         return FlatSide(
             self.prepared[side], [column.alias(f"{POINT_PAYLOAD}{at}") for at, column in enumerate(columns)]
         )
@@ -169,10 +171,19 @@ class _Flat:
 
     def candidates(self, stage: CandidateStage) -> Joined:
         """What a stage gives whose pairs Spark has still to judge."""
-        kinds: list[T.DataType] = [field.dataType for frame in self.frames for field in frame.schema.fields]
-        kinds += [T.BooleanType(), T.BooleanType(), T.IntegerType(), T.LongType(), T.LongType()]
-        fields = [T.StructField(name, kind) for (name, _), kind in zip(stage.outputs(), kinds, strict=True)]
+        kinds: list[T.DataType] = [T.BooleanType(), T.BooleanType(), T.IntegerType(), T.LongType(), T.LongType()]
+        payload = self.candidate_fields()
+        names = [name for name, _ in stage.outputs()][len(payload) :]
+        fields = [*payload, *(T.StructField(name, kind) for name, kind in zip(names, kinds, strict=True))]
         return Joined(stage, T.StructType([*fields, T.StructField(COUNTERS, T.ArrayType(T.LongType()))]), None)
+
+    def candidate_fields(self) -> list[T.StructField]:
+        """The payload of pairs that Spark has still to judge."""
+        return [
+            T.StructField(f"{PAYLOADS[side]}{at}", field.dataType)
+            for side, frame in enumerate(self.frames)
+            for at, field in enumerate(frame.schema.fields)
+        ]
 
     def judged(self, pairs: DataFrame, recorder: Recorder) -> DataFrame:
         """The rows of the join: the first pair of each left row that satisfies what only Spark can evaluate."""
@@ -196,8 +207,9 @@ class _Flat:
         def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return (nest(batch, shape, certain) for batch in finish(batches))
 
-        schema = T.StructType(nested_fields(fields, shape, whole=True))
-        return recorder.finished(found.mapInArrow(arrow_function(rows), schema))
+        sent = T.StructType(nested_fields(carried_fields(fields), shape, whole=True))
+        decided = arrowed(found, self.candidate_fields()).mapInArrow(arrow_function(rows), sent)
+        return recorder.finished(restored(decided, nested_fields(fields, shape, whole=True)))
 
     def joined(self, stage: Stage) -> Joined:
         """What a joining stage gives: those columns, and its counters."""
@@ -216,11 +228,9 @@ def _prepared(alias: str, frame: DataFrame, plan: AsofPlan, side: int) -> DataFr
     return rows.selectExpr(f"{quoted(alias)}.*", *computed)
 
 
-def _derived(column: DerivedColumn) -> Column:
-    value = F.col(quoted(column.name))
-    if column.ddl is not None:
-        return value.cast(column.ddl)
-    return F.when(value.isNotNull(), F.to_json(F.struct(value)))
+def _derived(column: DerivedColumn, kinds: Mapping[str, T.DataType]) -> Column:
+    name = quoted(column.name)
+    return F.expr(json_text(name, kinds[column.name])) if column.ddl is None else F.col(name).cast(column.ddl)
 
 
 def asof_frame(frames: Mapping[str, DataFrame], plan: AsofPlan) -> DataFrame:
