@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pyspark.ml.functions import array_to_vector
 from pyspark.sql import functions as F
 from tests.baddata.test_frames import by_join, joins, united
+from tests.spark.joins.streams import put, run, source
 
 import dovetail as dt
 
@@ -116,3 +117,29 @@ def test_through_every_batch_join(spark):
         for name, pairs in found.items():
             for side in ("R", "S"):
                 assert sorted(pair[side] for pair in pairs) == want, (name, side)
+
+
+def test_through_streams(spark, tmp_path):
+    from datetime import datetime, timedelta
+
+    noon = datetime(2026, 3, 1, 12)
+    put(tmp_path / "in", [{"id": at, "v": at, "t": noon + timedelta(minutes=at)} for at in range(5)])
+    put(tmp_path / "in", [{"id": 99, "v": 99, "t": noon + timedelta(days=1)}])
+    with switched_on(spark):
+        read = source(spark, tmp_path / "in", "id long, v long, t timestamp").withWatermark("t", "1 second")
+        r, s = (with_types(read) for _ in "RS")
+        static = with_types(spark.read.parquet(str(tmp_path / "in")))
+        want = sorted(row[0] for row in static.filter("id < 99").select(shown("")).collect())
+        on = "R.id = S.id AND (R.id + S.id < 0 OR R.char <=> S.char)"
+        frames = {
+            "window": dt.window_join({"R": r, "S": s}, on=on, time="t", within="0 seconds", how="full"),
+            "asof": dt.asof_join({"R": r, "S": s}, time="t", by="id", within="0 seconds", how="left"),
+            "best": dt.bestmatch_join({"R": r, "S": s}, by="id", on=[dt.closest("t", within="0 seconds")], disorder="watermark", time="t"),
+            "theta": dt.theta_join({"R": r, "S": static}, on=on),
+        }
+        for name, frame in frames.items():
+            assert types_of(frame.schema["R"].dataType) == types_of(r.schema), name
+            run(frame.select(shown("R").alias("R"), shown("S").alias("S")), tmp_path / name)
+            found = spark.read.parquet(str(tmp_path / name / "out")).filter("R NOT LIKE '99%'").distinct().collect()
+            for side in ("R", "S"):
+                assert sorted(row[side] for row in found) == want, (name, side)

@@ -21,6 +21,7 @@ from dovetail.families.asof.router import CELLS, CellOfKeys, without_sample
 from dovetail.families.asof.spec import HAS_LEFT, LEFT, RIGHT
 from dovetail.families.asof.stages import FitStage, RouteStage
 from dovetail.families.asof.stream import STREAM_METRICS, AsofKernel
+from dovetail.families.asof.stream_judged import CandidateKernel
 from dovetail.plan.asof import AsofPlan
 from dovetail.plan.asof_columns import Columns, ComputedKey, DerivedColumn, Facts, SideFacts
 from dovetail.plan.time_columns import check_final_times
@@ -275,8 +276,13 @@ def _streamed(flat: _Flat, recorder: Recorder) -> DataFrame:
     for side in (LEFT, RIGHT):
         cells = CellOfKeys(spec.keys[side], CELLS) if plan.keyed else None
         packed.append(flat.sides[side].flat().mapInArrow(arrow_function(PackRows(side, cells)), PACKED_ROWS))
-    make = partial(AsofKernel, PairStage(spec))
     join = identity(dict(zip(plan.inputs, flat.frames, strict=True)), plan.identity())
+    if spec.judged:
+        stage = CandidateStage(spec)
+        found = flat.candidates(stage).schema.fields[:-1]
+        pairs = run_kernel(packed, partial(CandidateKernel, stage), recorder, found, join, event_time=True)
+        return flat.judged(pairs, recorder)
+    make = partial(AsofKernel, PairStage(spec))
     return run_kernel(packed, make, recorder, flat.fields(), join, event_time=True, shape=flat.shape())
 
 
