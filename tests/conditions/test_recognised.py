@@ -241,6 +241,10 @@ def test_equality_that_null_satisfies():
         ("A.x < B.y OR A.x = B.x", ("`A`.`x` < `B`.`y`", "`A`.`x` = `B`.`x`")),
         ("A.x NOT BETWEEN B.lo AND B.hi", ("`A`.`x` < `B`.`lo`", "`A`.`x` > `B`.`hi`")),
         ("NOT (A.x BETWEEN B.lo AND B.hi)", ("`A`.`x` < `B`.`lo`", "`A`.`x` > `B`.`hi`")),
+        ("A.x IN (B.x, 3, B.x)", ("(`A`.`x`) = (`B`.`x`)", "(`A`.`x`) = (3)")),
+        ("NOT (A.x NOT IN (B.x, (B.y)))", ("(`A`.`x`) = (`B`.`x`)", "(`A`.`x`) = (`B`.`y`)")),
+        ("A.x NOT IN (B.x, B.y)", ()),
+        ("NOT (A.x IN (B.x, B.y))", ()),
         ("NOT (A.x < B.y AND A.x > 3)", ("NOT (`A`.`x` < `B`.`y`)", "NOT (`A`.`x` > 3)")),
     ],
 )

@@ -23,7 +23,7 @@ import dovetail as dt
 HOWS = ("inner", "left", "right", "full", "semi", "anti")
 SPARK_HOW = {"semi": "left_semi", "anti": "left_anti"}
 ALIASES = (("A", "B", "C"), ("c0", "d0", "k0"), ("k", "s", "d"), ("Rr", "ss", "T_1"))
-COMPARED = (NUMBERS, NUMBERS, TIMES, ("s",), ("bo",), ("bi",), ("iv",))
+COMPARED = (NUMBERS, NUMBERS, TIMES, ("s",), ("bo",), ("bi",), ("iv",), ("ym",))
 """Groups of domains of which any two compare, numbers twice as often."""
 SMALL = ("k", "c", "f", "d")
 """Numbers whose differences overflow nowhere: on others Spark raises an error where Dovetail has an answer."""
@@ -61,7 +61,15 @@ def net_table(spark: SparkSession, draw: random.Random, rows: int) -> Table:
 
     values = [[value(domain, row) for domain in order] for row in range(rows)]
     frame = spark.createDataFrame(values, schema)
-    return Table("t", frame, tuple(zip(order, spelled, strict=True)))
+    columns = list(zip(order, spelled, strict=True))
+    # Python has no value of these types, or none that Spark takes.
+    of = dict(columns)
+    derived = {
+        "ym": f"CAST({of['k']} AS INTERVAL MONTH)", "ar": f"array({of['k']}, {of['sh']})",
+        "st": f"CASE WHEN {of['bo']} THEN struct({of['k']} AS a, {of['s']} AS b) END",
+    }  # fmt: skip
+    frame = frame.selectExpr("*", *[f"{sql} AS {name}" for name, sql in derived.items()])
+    return Table("t", frame, (*columns, *((name, name) for name in derived)))
 
 
 def packed(frames: dict[str, DataFrame]) -> list[DataFrame]:

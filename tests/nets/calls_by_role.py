@@ -145,13 +145,7 @@ def theta_role_call(draw: random.Random, tables: Sequence[Table], *, any_case: b
     chosen = {name: draw.choice(list(tables)) for name in names}
     frames = {name: table.frame for name, table in chosen.items()}
     writer = Writer(draw, chosen, any_case=any_case)
-    while True:
-        how = draw_roles(draw, names)
-        core = [name for name in names if how[name] in ("required", "keep")]
-        kept = [name for name in names if how[name] == "keep"]
-        refused = kept and {"present", "absent"} & set(how.values())
-        if not refused and (len(kept) < 2 or core == kept[:2]):
-            break
+    how = draw_roles(draw, names)
     conditions = draw_conditions(draw, writer, how, more=draw.random() < 0.5, every=True)
     on = " AND ".join(f"({sql})" for _, sql in conditions)
     options: dict[str, Any] = {"partitions": draw.choice([1, 2, 3]), "sample": draw.random() < 0.5}

@@ -90,6 +90,8 @@ class AnyConditionWriter(Writer):
                 f"{value} NOT BETWEEN {low} AND {high}",
                 f"{value} <> {low}",
                 f"{value} IN ({low}, {high})",
+                f"{value} IN ({low}, {high}, {self.column(a, group)})",
+                f"({one} OR {value} IN ({low}, {high}))",
                 f"{value} NOT IN ({low}, {high})",
             ]
         )
@@ -108,6 +110,9 @@ class AnyConditionWriter(Writer):
                 f"({first[0]}, {second[0]}) <=> ({first[1]}, {second[1]})",
                 f"named_struct('p', {first[0]}) = named_struct('p', {first[1]})",
                 f"array({first[0]}, {first[0]}) = array({first[1]}, {first[1]})",
+                f"{self.column(a, ('ar',))} = {self.column(b, ('ar',))}",
+                f"{self.column(a, ('st',))} <=> {self.column(b, ('st',))}",
+                f"({first[0]}, {second[0]}) IN (({first[1]}, {second[1]}), ({second[1]}, {second[1]}))",
                 f"array({first[0]}) < array({first[1]})",
                 f"{text} {self.sign()} {self.column(b, ('k', 'i', 'l', 'd', 'c'))}",
                 f"{text} <=> {self.column(b, ('k', 'i', 'l', 'd', 'c'))}",

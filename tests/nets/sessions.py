@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import product
 
 from pyspark.sql import SparkSession
 
 ZONES = ("UTC", "America/New_York", "Asia/Kathmandu")
+
+
+MEANINGS = tuple(product(("true", "false"), ZONES, ("false", "true")))
+"""ANSI mode, time zone and whether names are case-sensitive: every combination."""
+
+
+def drawn_settings(family: str, seed: int) -> dict[str, str]:
+    """The settings of a seed: twelve seeds in a row have every combination, and families begin with different ones."""
+    # Seven and twelve have no divisor in common, so neighbours differ in all three.
+    ansi, zone, case = MEANINGS[(zlib.crc32(family.encode()) + 7 * seed) % len(MEANINGS)]
+    return {
+        "spark.sql.ansi.enabled": ansi,
+        "spark.sql.session.timeZone": zone,
+        "spark.sql.caseSensitive": case,
+        "spark.sql.shuffle.partitions": "2",
+    }
 
 
 @contextmanager

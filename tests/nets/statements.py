@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from tests.nets.conditions import AnyConditionWriter
 from tests.nets.tables import NUMBERS, ORDERED, TIMES, Table
 
 JOINS = ("JOIN", "INNER JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL OUTER JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN")
@@ -19,6 +21,14 @@ class Relation:
     alias: str
     table: Table
     visible: bool = True
+
+
+class _Forms(AnyConditionWriter):
+    """Conditions over tables that have few columns: k stands for what they lack."""
+
+    def column(self, alias: str, domains: Sequence[str]) -> str:
+        """A column of an input."""
+        return f"{alias}.{self.tables[alias].of(self.draw, tuple(domains)) or 'k'}"
 
 
 @dataclass
@@ -125,6 +135,8 @@ class Writer:
     def _comparison(self, a: Relation, b: Relation) -> str:
         if self.draw.random() < 0.5:
             a, b = b, a
+        if self.draw.random() < 0.4:
+            return self._any_form(a, b)
         shape = self.draw.random()
         operator = self.draw.choice(OPERATORS)
         if shape < 0.45:
@@ -146,6 +158,12 @@ class Writer:
         if shape < 0.96:
             return f"({self._column(a, NUMBERS)} < {self._column(b, NUMBERS)} OR {a.alias}.k = {b.alias}.k)"
         return f"{self._column(a, NUMBERS)} + 1 < {self._column(b, NUMBERS)} * 2"
+
+    def _any_form(self, a: Relation, b: Relation) -> str:
+        """A tolerance by row, a sum, a distance, logic, or an equality of any type."""
+        write = _Forms(self.draw, {one.alias: one.table for one in (a, b)}, any_case=False)
+        forms = [write.tolerance, write.tolerance, write.addition, write.distance, write.logic, write.logic]
+        return self.draw.choice([*forms, write.keys, write.keys])(a.alias, b.alias)
 
     def _filter(self, relation: Relation) -> str:
         return self.draw.choice(

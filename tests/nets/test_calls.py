@@ -14,7 +14,7 @@ import pytest
 from tests.nets.calls import differences, net_table, theta_call
 from tests.nets.calls_by_time import POLICIES, USUAL, asof_call, window_call
 from tests.nets.conditions import AnyConditionWriter
-from tests.nets.sessions import ZONES, seeds, settings
+from tests.nets.sessions import drawn_settings, seeds, settings
 
 DOZEN = 12
 
@@ -22,13 +22,8 @@ DOZEN = 12
 def check(spark, family: str, seed: int) -> None:
     """A dozen calls of one family."""
     draw = random.Random(f"{family} {seed}")
-    case_sensitive = draw.random() < 0.3
-    conf = {
-        "spark.sql.ansi.enabled": draw.choice(["true", "false"]),
-        "spark.sql.session.timeZone": draw.choice(ZONES),
-        "spark.sql.caseSensitive": "true" if case_sensitive else "false",
-        "spark.sql.shuffle.partitions": "2",
-    }
+    conf = drawn_settings(family, seed)
+    case_sensitive = conf["spark.sql.caseSensitive"] == "true"
     with settings(spark, conf):
         tables = [net_table(spark, draw, draw.choice([0, 1, 5, 9, 14])) for _ in range(3)]
         tables.append(net_table(spark, draw, 14))

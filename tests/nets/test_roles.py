@@ -8,7 +8,7 @@ import random
 import pytest
 from tests.nets.calls import differences, net_table
 from tests.nets.calls_by_role import theta_role_call, window_role_call
-from tests.nets.sessions import ZONES, seeds, settings
+from tests.nets.sessions import drawn_settings, seeds, settings
 
 AT_ONCE = 8
 
@@ -16,16 +16,13 @@ AT_ONCE = 8
 def check(spark, family: str, seed: int) -> None:
     """Some calls of one family."""
     draw = random.Random(f"{family} roles {seed}")
-    conf = {
-        "spark.sql.ansi.enabled": draw.choice(["true", "false"]),
-        "spark.sql.session.timeZone": draw.choice(ZONES),
-        "spark.sql.shuffle.partitions": "2",
-    }
+    conf = drawn_settings(f"{family} roles", seed)
+    any_case = conf["spark.sql.caseSensitive"] == "false"
     with settings(spark, conf):
         tables = [net_table(spark, draw, draw.choice([1, 5, 9, 14])) for _ in range(2)]
         tables.append(net_table(spark, draw, 14))
         call = window_role_call if family == "window" else theta_role_call
-        wrong = list(differences([call(draw, tables, any_case=True) for _ in range(AT_ONCE)]))
+        wrong = list(differences([call(draw, tables, any_case=any_case) for _ in range(AT_ONCE)]))
     assert not wrong, "\n".join([f"NET_SEED={seed}, {family}, {conf}", *wrong])
 
 

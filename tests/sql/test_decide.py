@@ -124,6 +124,16 @@ def test_windows():
     assert (left.options["on"], left.options["how"], left.moved) == ("A.k = B.k", "left", frozenset())
 
 
+def test_a_table_among_streams_has_no_time():
+    text = "SELECT 1 FROM A JOIN B ON A.k = B.k LEFT JOIN C ON B.k = C.k WINDOW = 5 s"
+    streams = {"streams": frozenset("AB"), "watermarked": {"A": ("ts",), "B": ("ts",)}}
+    call = only(text, **streams)
+    assert (call.options["time"], call.options["how"]) == ({"A": "ts", "B": "ts"}, {"C": "optional"})
+    assert only(f"{text} TIME x", **streams).options["time"] == {"A": "x", "B": "x"}
+    # What TIME names has a time, which the call then refuses.
+    assert only(f"{text} TIME C.x", **streams).options["time"] == {"A": "ts", "B": "ts", "C": "x"}
+
+
 def test_further_inputs_that_may_be_missing():
     chain = "SELECT 1 FROM A JOIN B ON A.k = B.k LEFT JOIN C ON B.k = C.k AND C.x > 1 WINDOW = 5 s WHERE C.x > 2"
     call = only(chain)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from dovetail.api.arguments import ASOF, takes_inputs
+from dovetail.conditions.forms import Predicate
 from dovetail.conditions.join_kind import HOWS, How, Spelling, read_how
 from dovetail.conditions.predicates import parse
 from dovetail.errors import ArgumentError
 from dovetail.families.asof.spec import Direction, Options, Within, names_of
 from dovetail.plan.asof import plan_asof
 from dovetail.plan.asof_columns import Columns
+from dovetail.plan.asof_several import Lookup, lookups
 from dovetail.plan.broadcast import Broadcast
 
 if TYPE_CHECKING:
@@ -27,10 +30,10 @@ def asof_join(
     time: str | Mapping[str, str],
     by: Names | None = None,
     direction: Direction = "backward",
-    within: Within | None = None,
+    within: Within | Mapping[str, Within] | None = None,
     how: How | Spelling = "inner",
     allow_exact_matches: bool = True,
-    ties: str | Sequence[str] | None = None,
+    ties: str | Sequence[str] | Mapping[str, str | Sequence[str]] | None = None,
     on: str | None = None,
     broadcast: Broadcast = None,
     partitions: int | None = None,
@@ -39,28 +42,33 @@ def asof_join(
 ) -> DataFrame:
     """Join each row of the first input with the row of the second that was current at its time.
 
+    With further inputs, each row of the first comes with the row of each of them that was current at its time.
+
     Parameters
     ----------
     inputs : dict of str to DataFrame or str
-        A mapping from an alias to a DataFrame, or to the name of a table or view, two of them.  Both static, both
-        streams with a watermark on `time`, or a stream followed by a static input.
+        A mapping from an alias to a DataFrame, or to the name of a table or view, two or more of them.  All static; two
+        streams with a watermark on `time`; or a stream, or two, followed by static inputs, which are read as they are
+        in each micro-batch.
     time : str or dict of str to str
         The column that is compared: one name, or a mapping from each alias to its own.  Timestamps, dates, day-time
         intervals or numbers.
     by : str, list of str or dict, optional
         Columns that must be equal: a name, several, or a mapping from each alias to its own.  Structs and arrays are
-        equal where Spark says so: NULL inside them equals NULL.
+        equal where Spark says so: NULL inside them equals NULL.  Of three and more inputs, a mapping may leave the first
+        out, whose columns are then called alike, and inputs without keys.
     direction : {"backward", "forward", "nearest"}, default "backward"
         ``backward`` takes the latest row at or before, ``forward`` the earliest at or after, ``nearest`` the nearer of
         the two, and the earlier one where both are equally near.
-    within : str, timedelta or number, optional
+    within : str, timedelta, number or dict, optional
         The largest distance allowed, itself included: a length of time such as ``"10 seconds"``, or a number where
-        the time columns are numbers.
+        the time columns are numbers.  Of three and more inputs, one for all or a mapping from alias to distance.
     how : {"inner", "left", "right", "full", "semi", "anti"}, default "inner"
         The pairs are always those of a row of the first input with its match.  ``inner`` gives these; ``left`` also the
         rows of the first input without a match, ``right`` the rows of the second that no row of the first has for a
         match, and ``full`` both, with NULL for the other input.  ``semi`` gives the rows of the first input that have a
-        match, ``anti`` those that have none.
+        match, ``anti`` those that have none.  Of three and more inputs, ``inner`` and ``semi`` ask for a match in each,
+        ``left`` gives NULL for those without one, ``anti`` the rows that lack one somewhere; no ``right`` and ``full``.
     allow_exact_matches : bool, default True
         Whether a row at exactly the same time matches.
     ties : str or list of str, optional
@@ -127,17 +135,29 @@ def asof_join(
     <BLANKLINE>
     """
     from dovetail.spark.frames import check_inputs
-    from dovetail.spark.joins.asof import asof_facts, asof_frame
+    from dovetail.spark.joins.asof_several import several_frame
 
     frames = check_inputs(inputs, named)
-    if len(frames) != 2:
-        raise ArgumentError(
-            f"inputs holds {len(frames)} inputs; an as-of join takes two",
-            accepted="a mapping from an alias to a DataFrame, the one that looks up first",
-            hint="join the result with the third input: dt.asof_join({'x': first.select('a.*', 'b.*'), 'c': c}, ...)",
-        )
-    left, right = frames
+    aliases = tuple(frames)
     options = Options(direction, read_how(how, HOWS), allow_exact_matches, partitions, sample, broadcast)
+    columns_of = {alias: frame.columns for alias, frame in frames.items()}
+    predicate = None if on is None else parse(on, columns_of)
+    if len(frames) > 2:
+        streams = [alias for alias, frame in frames.items() if frame.isStreaming]
+        steps = lookups(
+            aliases, streams, options.how, time=time, by=by, ties=ties, within=within, on=predicate, broadcast=broadcast
+        )
+
+        def join(two: Mapping[str, DataFrame], lookup: Lookup) -> DataFrame:
+            small = broadcast if broadcast == lookup.alias else None
+            told = replace(options, how=lookup.how, broadcast=small)
+            where = None if lookup.on is None else parse(lookup.on, {alias: columns_of[alias] for alias in two})
+            return _joined(two, lookup.columns, where, told, lookup.within)
+
+        return several_frame(frames, steps, options.how, join)
+    if isinstance(within, Mapping):
+        raise ArgumentError(f"within={within!r} of two inputs", accepted="one distance, such as '10 seconds'")
+    left, right = aliases
     times = names_of(time, (left, right), argument="time")
     if len(times[0]) != 1:
         raise ArgumentError(f"time={time!r} names {len(times[0])} columns", accepted="one column of each input")
@@ -146,6 +166,19 @@ def asof_join(
         by=((), ()) if by is None else names_of(by, (left, right), argument="by"),
         ties=() if ties is None else names_of(ties, (left, right), argument="ties")[1],
     )
-    predicate = None if on is None else parse(on, {alias: frame.columns for alias, frame in frames.items()})
+    return _joined(frames, columns, predicate, options, within)
+
+
+def _joined(
+    frames: Mapping[str, DataFrame],
+    columns: Columns,
+    predicate: Predicate | None,
+    options: Options,
+    within: Within | None,
+) -> DataFrame:
+    """The as-of join of two inputs."""
+    from dovetail.spark.joins.asof import asof_facts, asof_frame
+
+    left, right = frames
     columns, facts = asof_facts(frames, columns, predicate)
     return asof_frame(frames, plan_asof((left, right), columns, facts, options, within))

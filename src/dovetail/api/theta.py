@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
+from itertools import count
 from typing import TYPE_CHECKING
 
 from dovetail.api.arguments import CONDITION, takes_inputs
@@ -123,7 +124,7 @@ def theta_join(
     from dovetail.spark.frames import check_inputs
     from dovetail.spark.joins.conditions import condition_text
     from dovetail.spark.joins.theta import theta_facts, theta_frame
-    from dovetail.spark.joins.theta_either import either_frame
+    from dovetail.spark.joins.theta_either import either_frame, settled
     from dovetail.spark.joins.theta_windows import window_frame
     from dovetail.spark.time_columns import time_column
 
@@ -151,19 +152,25 @@ def theta_join(
         check_window_times(bounds.time, [time_column(alias, frame, bounds.time) for alias, frame in frames.items()])
     facts = theta_facts(frames, predicate)
     plan = plan_theta(tuple(frames), predicate, facts, options, window=bounds, broadcast=broadcast, sample=sample)
+    predicate = settled(frames, predicate) if bounds is None else predicate
     either = either_of(predicate, columns) if bounds is None else ()
     if not either:
         return window_frame(frames, plan) if plan.mode == "window" else theta_frame(frames, plan)
 
-    def search(some: Mapping[str, DataFrame], text: str, kind: How, number: int) -> DataFrame:
-        condition = parse(text, columns)
+    numbers = count(1)
+
+    def search(some: Mapping[str, DataFrame], text: str, kind: How) -> DataFrame:
+        condition = settled(some, parse(text, columns))
+        within = either_of(condition, columns)
+        if within:
+            return either_frame(some, within, searches(condition, within), kind, search)
         # Unmatched rows of the second input come from a join in which it is the first, and cannot be broadcast.
         small = None if broadcast == next(iter(some)) and kind == "anti" else broadcast
         one = plan_theta(
             tuple(some), condition, theta_facts(some, condition), replace(options, how=kind),
             window=None, broadcast=small, sample=sample,
         )  # fmt: skip
-        return theta_frame(some, one, number)
+        return theta_frame(some, one, next(numbers))
 
     return either_frame(frames, either, searches(predicate, either), options.how, search)
 

@@ -113,6 +113,29 @@ class Clauses:
             return None
         return Span(span.start, at), Span(at + 4, span.stop)
 
+    def listed(self, span: Span) -> list[Span] | None:
+        """The elements where the span is a list in parentheses, as behind IN; None for anything else.
+
+        Examples
+        --------
+        >>> from dovetail.conditions.tokens import read
+        >>> clauses = Clauses(read("(A.x, (A.y + 1))", {"A": ["x", "y"]}))
+        >>> [clauses.sql(element) for element in clauses.listed(Span(0, 9))]
+        ['`A`.`x`', '`A`.`y` + 1']
+        """
+        start, stop = span
+        if self._items[start].kind is not TokenType.L_PAREN or self._close.get(start) != stop - 1:
+            return None
+        if stop - start < 3 or self._items[start + 1].kind in (TokenType.SELECT, TokenType.WITH):
+            return None
+        return [self.bare(one) for one in self._between_commas(Span(start + 1, stop - 1))]
+
+    def _between_commas(self, span: Span) -> list[Span]:
+        commas = self._positions(span, TokenType.COMMA)
+        return [
+            Span(*ends) for ends in zip([span.start, *(at + 1 for at in commas)], [*commas, span.stop], strict=True)
+        ]
+
     def _ands(self, span: Span) -> list[int]:
         """The ANDs that join conditions, without those that belong to a BETWEEN."""
         cuts, betweens = [], 0
@@ -218,8 +241,7 @@ class Clauses:
         start, stop = self.bare(span)
         if self._items[start].sql.lower() not in names or self._close.get(start + 1) != stop - 1 or stop - start < 4:
             return None
-        commas = self._positions(Span(start + 2, stop - 1), TokenType.COMMA)
-        return [Span(*ends) for ends in zip([start + 2, *(at + 1 for at in commas)], [*commas, stop - 1], strict=True)]
+        return self._between_commas(Span(start + 2, stop - 1))
 
     def value(self, span: Span) -> Value | None:
         """The value of a signed number or interval literal; None for anything else."""

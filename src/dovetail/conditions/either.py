@@ -21,13 +21,26 @@ def either_of(predicate: Predicate, columns: Mapping[str, Sequence[str]]) -> tup
     ()
     >>> either_of(parse("A.x < B.lo OR A.k LIKE B.k", columns), columns)
     ()
+    >>> either_of(parse("A.x IN (0, B.lo)", columns), columns)
+    ('(`A`.`x`) = (0)', '(`A`.`x`) = (`B`.`lo`)')
     """
     if _connected(predicate, columns):
         return ()
     for rest in predicate.rests:
-        if rest.either and all(_searchable(search, columns) for search in searches(predicate, rest.either)):
+        if not rest.either:
+            continue
+        found = [_searchable(search, columns) for search in searches(predicate, rest.either)]
+        # Every pair of the rows that a condition on one input leaves is a match: to form them all costs no more than
+        # that, beside a search that finds its pairs.
+        products = [_on_one_input(condition, columns) for condition in rest.either]
+        if any(found) and all(one or product for one, product in zip(found, products, strict=True)):
             return rest.either
     return ()
+
+
+def _on_one_input(text: str, columns: Mapping[str, Sequence[str]]) -> bool:
+    predicate = parse(text, columns)
+    return len(predicate.filters) == len(predicate.parts) and bool(predicate.filters)
 
 
 def searches(predicate: Predicate, either: tuple[str, ...]) -> list[str]:

@@ -136,6 +136,8 @@ class Rest:
     """Ranges that hold wherever the conjunct does."""
     either: tuple[str, ...] = ()
     """The conditions of which one must hold, where the conjunct is a disjunction."""
+    alike: tuple[str, ...] = ()
+    """Expressions that have to be of one type for that: those of an IN, which Spark compares in one type."""
 
 
 Part: TypeAlias = Equality | Inequality | Band | Filter | Rest

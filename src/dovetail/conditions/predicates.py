@@ -104,6 +104,8 @@ def _comparison(clauses: Clauses, span: Span, as_it_is: Rest, *, denied: bool) -
         kind = _DENIED[kinds[0]] if denied else kinds[0]
         if kind in MIRRORED:
             return [_compared(clauses, Span(span.start, loose[0]), kind, Span(loose[0] + 1, span.stop), as_it_is)]
+    if kinds == ([TokenType.NOT, TokenType.IN] if denied else [TokenType.IN]):
+        return [_one_of(clauses, Span(span.start, loose[0]), Span(loose[-1] + 1, span.stop), as_it_is)]
     sides = clauses.distinct_from(span)
     if kinds == [TokenType.NULLSAFE_EQ]:
         sides = Span(span.start, loose[0]), Span(loose[0] + 1, span.stop)
@@ -138,6 +140,16 @@ def _between(
         implied = tuple(one for half in halves if isinstance(half, Rest) for one in half.implied)
         return [replace(as_it_is, implied=implied)]
     return halves
+
+
+def _one_of(clauses: Clauses, value: Span, listed: Span, as_it_is: Rest) -> Rest:
+    """``value IN (...)``: equal to one of several."""
+    elements = clauses.listed(listed)
+    if elements is None:
+        return as_it_is
+    text, texts = clauses.sql(value), list(dict.fromkeys(clauses.sql(element) for element in elements))
+    either = tuple(f"({text}) = ({one})" for one in texts)
+    return replace(as_it_is, either=either, alike=(text, *texts))
 
 
 def _compared(clauses: Clauses, left: Span, kind: TokenType, right: Span, as_it_is: Filter | Rest) -> Part:

@@ -217,12 +217,14 @@ def plan_asof(
                 f"direction={options.direction!r} of streams without within=: a row of {left!r} might wait for ever",
                 accepted="within=, such as '1 hour', or direction='backward'",
             )
-        if conditions is not None and conditions.rests:
+        if conditions is not None and conditions.rests and kind.preserved[RIGHT]:
             raise ArgumentError(
-                f"on={conditions.text!r} of two streams holds a condition that only Spark can evaluate: "
-                f"{readable(conditions.rests[0])}",
-                accepted="equalities, inequalities, differences within a bound and <> between columns of streams",
-                hint=f"compute a column before the join, and compare it; or join with a static {right!r}",
+                f"on={conditions.text!r} of two streams with how={options.how!r} holds a condition that only Spark can "
+                f"evaluate: {readable(conditions.rests[0])}. Spark's verdicts on the rows of {left!r} come one by one, "
+                f"and none says that a row of {right!r} is nobody's match",
+                accepted="how='inner', 'left', 'semi' or 'anti', or equalities, inequalities, differences within a bound "
+                "and <> between columns of streams",
+                hint="compute a column before the join, and compare it",
             )
         if conditions is not None and conditions.between and within is None:
             raise UnboundedJoinError(

@@ -189,28 +189,26 @@ class ThetaRoles:
     first: tuple[str, ...]
     on: Predicate
     joins: tuple[FurtherJoin, ...]
+    alone: tuple[str, ...] = ()
+    """Kept inputs whose rows are looked for in what comes out, and come out alone where they are not in it."""
+    conditions: tuple[str, ...] = ()
+    """All parts of the condition: whether a row is in a result depends on the columns of it that they name."""
 
 
 def theta_roles(predicate: Predicate, inputs: Sequence[str], roles: Roles) -> ThetaRoles:
     """The joins of two sides that a theta join with roles is made of, or why it is not.
 
     The required inputs are joined first.  A kept one is then the right side of a right join, or both are sides of a
-    full join; so no row has to be told from an equal one.
+    full join.  Where more are kept, or others decide what comes out, all of them are joined, and the rows of each kept
+    input that are in no result come from an anti join with the results.  No row has to be told from an equal one: what
+    the condition names of two rows decides for both alike.
     """
     predicate = implied(predicate, inputs, roles)
     core = [inputs[side] for side in roles.core]
     kept = [inputs[side] for side in roles.kept]
-    if kept and roles.filtering:
-        raise ArgumentError(
-            f"how={roles.text(inputs)} keeps the rows of {kept[0]!r}, and another input decides which matches come out",
-            accepted="'optional' inputs beside one that is kept", hint="join what is present or absent first",
-        )  # fmt: skip
-    if len(kept) > 2 or (len(kept) == 2 and core != kept):
-        raise ArgumentError(
-            f"how={roles.text(inputs)} keeps the rows of {len(kept)} of {len(core)} inputs",
-            accepted="one kept input, or two that are the only required ones",
-            hint="window_join keeps the rows of any number of inputs",
-        )
+    alone: list[str] = []
+    if (kept and roles.filtering) or len(kept) > 2 or (len(kept) == 2 and core != kept):
+        alone, kept = kept, []
     first = kept[:1] if core == kept else [alias for alias in core if alias not in kept]
     parts = [(part, aliases_of(part)) for part in predicate.parts]
     steps: list[tuple[str, How, list[Part]]] = []
@@ -238,7 +236,8 @@ def theta_roles(predicate: Predicate, inputs: Sequence[str], roles: Roles) -> Th
         present = tuple(core) if kept and len(core) > 1 and alias not in core else ()
         condition = " AND ".join(f"({part.sql})" for part in about) or "TRUE"
         joins.append(FurtherJoin(alias, how, condition, False, present))
-    return ThetaRoles(tuple(first), Predicate.of(at_first), tuple(joins))
+    texts = tuple(part.sql for part, _ in parts)
+    return ThetaRoles(tuple(first), Predicate.of(at_first), tuple(joins), tuple(alone), texts)
 
 
 @dataclass(frozen=True)

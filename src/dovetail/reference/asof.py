@@ -86,6 +86,36 @@ def asof_join(
     return assembled(inputs, pairs, how)
 
 
+def asof_lookups(
+    inputs: Inputs, how: How = "inner", *, each: Mapping[str, Mapping[str, Any]], **common: Any
+) -> list[Joined]:
+    """For every row of the first input, the best row of each of the others, by itself.
+
+    `each` has the arguments of :func:`asof_join` that belong to one of the others, by alias; `common` those of all.  A
+    row comes out with all its matches: where it has one everywhere (``inner``, ``semi``), always (``left``), or where
+    it lacks one (``anti``).
+
+    Examples
+    --------
+    >>> rows = {"a": [{"t": 5}, {"t": 2}], "b": [{"t": 1}], "c": [{"t": 4}]}
+    >>> asof_lookups(rows, each={}, time="t")
+    [{'a': {'t': 5}, 'b': {'t': 1}, 'c': {'t': 4}}]
+    >>> asof_lookups(rows, "anti", each={}, time="t")
+    [{'a': {'t': 2}}]
+    """
+    first, *others = inputs
+    results = []
+    for row in inputs[first]:
+        found: Joined = {first: row}
+        for alias in others:
+            told = {**common, **each.get(alias, {})}
+            found |= asof_join({first: [row], alias: inputs[alias]}, how="left", **told)[0]
+        complete = all(found[alias] is not None for alias in others)
+        if how == "left" or complete == (how != "anti"):
+            results.append(found if how in ("inner", "left") else {first: row})
+    return results
+
+
 def _chosen(moment: Any, before: Numbered | None, after: Numbered | None, time: str, direction: str) -> Numbered | None:
     """The row that the direction asks for; of two equally near ones, the earlier."""
     if direction == "backward" or after is None:

@@ -13,12 +13,12 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from dovetail.columns.layout import POINT_PAYLOAD
 from dovetail.columns.structs import Nested, nullable
 from dovetail.conditions.names import quoted
 from dovetail.errors import ArgumentError, UnknownNameError, UnsupportedTypeError, listing, unknown_column
+from dovetail.spark.carriers import arrow_type, carried
 from dovetail.spark.runtime.session import session_in_use
 
 
@@ -41,15 +41,15 @@ class Side:
         return [(alias, field) for alias, struct in self.fields.items() for field in struct.fields]
 
     def payload_columns(self, prefix: str = POINT_PAYLOAD) -> list[Column]:
-        """The payload as flat columns c0, c1 ..."""
+        """The payload as flat columns c0, c1 ..., in the types in which it travels."""
         return [
-            F.expr(f"{quoted(alias)}.{quoted(field.name)} AS {prefix}{number}")
+            F.expr(f"{carried(f'{quoted(alias)}.{quoted(field.name)}', field.dataType)} AS {prefix}{number}")
             for number, (alias, field) in enumerate(self.payload)
         ]
 
     def arrow_types(self) -> tuple[pa.DataType, ...]:
         """The payload's Arrow types, as Spark sends and expects them."""
-        return tuple(to_arrow_type(field.dataType, timezone="UTC") for _, field in self.payload)
+        return tuple(arrow_type(field.dataType) for _, field in self.payload)
 
     def width(self) -> int:
         """About how many bytes a row takes; strings and nested values are guessed, since only rows could tell."""
@@ -231,7 +231,7 @@ def _check_columns(alias: str, frame: DataFrame) -> None:
             )
         seen[field.name.casefold()] = field.name
         try:
-            to_arrow_type(field.dataType, timezone="UTC")
+            arrow_type(field.dataType)
         except (
             PySparkException,
             ValueError,

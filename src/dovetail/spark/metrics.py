@@ -27,6 +27,7 @@ from dovetail.columns.structs import Nested, nest
 from dovetail.errors import ArgumentError
 from dovetail.plan import Plan
 from dovetail.reports import observations
+from dovetail.spark.carriers import carried_fields, restored
 from dovetail.spark.counters import added_up, named_sums, observed, readable, totals
 from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Ledger, Stage, tapped
@@ -80,14 +81,19 @@ class Recorder:
         if shape is not None:
             # Counters that travel among the rows make a row of NULLs.
             stage = nesting(stage, shape, never_null(schema.fields) if by_ledger else None)
-            schema = T.StructType([*nested_fields(schema.fields, shape, whole=by_ledger), schema.fields[-1]])
         if by_ledger:
             ledger = Ledger()
             self.ledgers.append(ledger)
             stage = tapped(stage, ledger, inputs.sparkSession.sparkContext)
             inputs = inputs.observe(self._counter_observation(), F.count(F.lit(1)).alias("segments"))
-            return _applied(inputs, stage, T.StructType(schema.fields[:-1]), by)
-        return self.counted(_applied(inputs, stage, schema, by))
+        counters = [] if by_ledger else [schema.fields[-1]]
+        flat = carried_fields(schema.fields), schema.fields
+        sent, wanted = (
+            [*(fields[:-1] if shape is None else nested_fields(fields, shape, whole=by_ledger)), *counters]
+            for fields in flat
+        )
+        rows = restored(_applied(inputs, stage, T.StructType(sent), by), wanted)
+        return rows if by_ledger else self.counted(rows)
 
     def counted(self, rows: DataFrame) -> DataFrame:
         """The rows of a kernel without its counters (``m``), which an observation collects.

@@ -20,7 +20,6 @@ import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from dovetail.checkpoints import HEADER, SEGMENTS_STATE, CheckpointHeader
@@ -29,6 +28,7 @@ from dovetail.columns.segments import binary_column, blocks, cast_columns, nulls
 from dovetail.columns.structs import Nested, nest
 from dovetail.errors import SetupError
 from dovetail.family import Router, StreamKernel
+from dovetail.spark.carriers import arrow_type, carried_fields, restored
 from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Recorder
@@ -298,7 +298,7 @@ def run_kernel(
     all_rows = packed[0]
     for other in packed[1:]:
         all_rows = all_rows.unionByName(other)
-    types = tuple(to_arrow_type(field.dataType, timezone="UTC") for field in fields)
+    types = tuple(arrow_type(field.dataType) for field in fields)
     if not recorder.streaming:
         if partitions is not None:
             all_rows = all_rows.repartition(partitions, STREAM_CELL)
@@ -310,9 +310,12 @@ def run_kernel(
     processor = opened_on_workers(CellProcessor(make, recorder.names, recorder.header))
     time_mode = "EventTime" if event_time else "None"
     results = all_rows.groupBy(STREAM_CELL).transformWithState(processor, PACKED_RESULTS, "append", time_mode)
-    output_fields = list(fields) if shape is None else nested_fields(fields, shape, whole=True)
+    sent, wanted = (
+        list(flat) if shape is None else nested_fields(flat, shape, whole=True)
+        for flat in (carried_fields(fields), fields)
+    )
     unpacking = arrow_function(UnpackRows(types, shape, never_null(fields)))
-    return recorder.counted(results).mapInArrow(unpacking, T.StructType(output_fields))
+    return restored(recorder.counted(results).mapInArrow(unpacking, T.StructType(sent)), wanted)
 
 
 def _static_cell(

@@ -241,15 +241,20 @@ def _within(windows: tuple[Window, ...], text: str, aliases: Collection[str]) ->
 
 
 def _times(block: Block, text: str, facts: Facts) -> dict[str, str]:
-    """The time column of every input: what TIME says, else the watermark's, else the only timestamp."""
+    """The time column of every input: what TIME says, else the watermark's, else the only timestamp.
+
+    A static relation beside streams has no window, so it has no time unless TIME names it: it is joined as it is.
+    """
     aliases = [relation.alias for relation in block.relations]
     said: dict[str, str] = {}
     for time in block.extras.times:
-        if time.alias is None:
-            said.update({alias: time.column for alias in aliases if alias not in said})
-        else:
+        if time.alias is not None:
             said[alias_named(text, time.offset, time.alias, aliases, "TIME")] = time.column
-    for alias in aliases:
+    timed = [alias for alias in aliases if alias in said or not facts.streams or alias in facts.streams]
+    for time in block.extras.times:
+        if time.alias is None:
+            said.update({alias: time.column for alias in timed if alias not in said})
+    for alias in timed:
         if alias in said:
             continue
         choices = facts.watermarked.get(alias) or facts.timestamps.get(alias) or ()

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import UTC, datetime, timedelta
+from functools import reduce
 
 import pyarrow as pa
 import pytest
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 import dovetail as dt
@@ -122,6 +124,51 @@ def test_what_a_python_function_decides(spark, tables):
     unmatched = {pair[0] for pair in by_spark(spark, tables, "ABS(A.y - B.y) < 1", "left") if pair[1] is None}
     found = ids(dt.theta_join(inputs, on="close_enough(A.y, B.y)", how="left"))
     assert found == near + Counter((row, None) for row in unmatched)
+
+
+ONE_OF = [
+    "A.k IN (B.k, B.id)",
+    "A.id IN (1, B.k)",
+    "A.x IN (B.x, B.y, NULL) AND A.k > 0",
+    "(A.k, A.r) IN ((B.k, B.r), (B.id, B.x))",
+    "NOT (A.k NOT IN (B.k, CAST(B.id AS SMALLINT)))",
+    "(A.k IN (B.k, 2) OR A.x < B.y) AND A.id <> B.id",
+    "A.k NOT IN (B.k, B.id)",
+    "A.k IN (B.x, B.id)",
+    "CAST(A.k AS STRING) IN (B.k, B.id)",
+    "A.k IN (CAST(B.k AS STRING), B.id)",
+]
+"""The last four are left to Spark: NOT IN, and values of several types."""
+
+
+SPARKS = {"semi": "left_semi", "anti": "left_anti"}
+
+
+def test_one_of_several(spark, tables):
+    """All joins in one job, and all of Spark's own in another: with ANSI mode on and off."""
+    before = spark.conf.get("spark.sql.ansi.enabled")
+    inputs = {alias: static(spark, tables, alias) for alias in "AB"}
+    a, b = (inputs[alias].select(F.struct("*").alias(alias)) for alias in "AB")
+    try:
+        for ansi in (0, 1):
+            spark.conf.set("spark.sql.ansi.enabled", "true" if ansi else "false")
+            found, wanted = [], []
+            for at, on in enumerate(ONE_OF):
+                how = ("inner", "left", "full", "semi", "anti", "right")[(at + 3 * ansi) % 6]
+                joined = dt.theta_join(inputs, on=on, how=how, sample=False)
+                assert ("either of" in handle_of(joined, "explain").plan.text()) == (at < len(ONE_OF) - 4), on
+                found.append(numbered(joined, on))
+                wanted.append(numbered(a.join(b, F.expr(on), SPARKS.get(how, how)), on))
+            found, wanted = (Counter(map(tuple, reduce(DataFrame.union, some).collect())) for some in (found, wanted))
+            assert found == wanted
+    finally:
+        spark.conf.set("spark.sql.ansi.enabled", before)
+
+
+def numbered(joined, on):
+    """The condition, and the number of each row, -1 for a missing one."""
+    parts = [F.coalesce(F.col(f"{alias}.id"), F.lit(-1)) if alias in joined.columns else F.lit(-2) for alias in "AB"]
+    return joined.select(F.lit(on), *parts)
 
 
 @pytest.mark.parametrize(

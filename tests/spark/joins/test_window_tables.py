@@ -35,18 +35,26 @@ def filled(tmp_path):
     return inputs
 
 
-def test_tables_by_key_and_by_value(spark, tmp_path, capsys):
+STATEMENT = """
+    SELECT struct(T.*) AS T, struct(A.*) AS A, struct(B.*) AS B, CASE WHEN U.id IS NOT NULL THEN struct(U.*) END AS U
+    FROM T JOIN A ON A.k = T.k JOIN B ON A.k = B.k
+    LEFT JOIN U ON U.low <= A.v AND A.v + B.v > U.low AND U.id < 5
+    LEFT ANTI JOIN V ON V.k = B.k AND V.low > A.v
+    WINDOW = 2 SECONDS
+"""
+
+
+@pytest.mark.parametrize("spelled", ["call", "statement"])
+def test_tables_by_key_and_by_value(spark, tmp_path, capsys, spelled):
     """A required and an absent table have a key, an optional one only inequalities."""
     inputs, static = filled(tmp_path), tables(spark)
     streams = {alias: stream(spark, tmp_path / alias) for alias in "AB"}
     how = {"U": "optional", "V": "absent"}
-    joined = dt.window_join(
-        {"T": static["T"], **streams, "U": static["U"], "V": static["V"]},
-        on=ON,
-        time=TIMES,
-        within="2 seconds",
-        how=how,
-    )
+    inputs_of_all = {"T": static["T"], **streams, "U": static["U"], "V": static["V"]}
+    if spelled == "call":
+        joined = dt.window_join(inputs_of_all, on=ON, time=TIMES, within="2 seconds", how=how)
+    else:
+        joined = dt.sql(STATEMENT, **inputs_of_all)
     assert joined.columns == ["T", "A", "B", "U"]
     run(joined, tmp_path / "query")
     structs = {a: f.select(F.struct("*").alias(a)) for a, f in static.items()}

@@ -120,7 +120,7 @@ class AsofKernel:
         waiting_for = chosen_now = np.empty(0, dtype=np.int32)
         if parts[LEFT]:
             left = concat(parts[LEFT])
-            matches = np.full(left.num_rows, -1, dtype=np.int32) if index is None else index.match(left)
+            matches = self._matches(left, index)
             horizon = self._horizon(time_codes(self.spec, left, LEFT), index, matches)
             final = self._passed(horizon)
             chosen = np.flatnonzero(final)
@@ -151,6 +151,9 @@ class AsofKernel:
         return self._wake
 
     # ----------------------------------------------------------------------------------------------------------
+
+    def _matches(self, left: pa.RecordBatch, index: RightIndex | None) -> RowNumbers:
+        return np.full(left.num_rows, -1, dtype=np.int32) if index is None else index.match(left)
 
     def _joined(self, left: pa.RecordBatch, index: RightIndex | None, matches: RowNumbers) -> Iterator[pa.RecordBatch]:
         if left.num_rows == 0:

@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from dovetail.columns.layout import COUNTERS, HAS_MATCH, KEY, PAYLOADS, POINT_PAYLOAD, VERDICT
 from dovetail.columns.structs import Nested, nest
@@ -22,10 +21,12 @@ from dovetail.families.asof.router import CELLS, CellOfKeys, without_sample
 from dovetail.families.asof.spec import HAS_LEFT, LEFT, RIGHT
 from dovetail.families.asof.stages import FitStage, RouteStage
 from dovetail.families.asof.stream import STREAM_METRICS, AsofKernel
+from dovetail.families.asof.stream_judged import CandidateKernel
 from dovetail.plan.asof import AsofPlan
 from dovetail.plan.asof_columns import Columns, ComputedKey, DerivedColumn, Facts, SideFacts
 from dovetail.plan.time_columns import check_final_times
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, shuffled_join
+from dovetail.spark.carriers import arrow_type, arrowed, carried, carried_fields, json_text, restored
 from dovetail.spark.frames import (
     Side,
     conjunction,
@@ -108,7 +109,7 @@ def _side_facts(frame: DataFrame) -> SideFacts:
     fields = frame.schema.fields
     return SideFacts(
         names=tuple(field.name for field in fields),
-        types=tuple(to_arrow_type(field.dataType, timezone="UTC") for field in fields),
+        types=tuple(arrow_type(field.dataType) for field in fields),
         ready=frozenset((field.name, ddl) for field in fields for ddl in _ready(field.dataType)),
     )
 
@@ -130,8 +131,10 @@ class _Flat:
 
     def _side(self, side: int) -> FlatSide:
         """The payload, the keys that are not in it, and the texts that decide ties."""
-        columns = [F.col(quoted(name)) for name in self.frames[side].columns]
-        columns += [_derived(column) for column in self.plan.derived[side]]
+        fields = self.frames[side].schema.fields
+        columns = [F.expr(carried(quoted(field.name), field.dataType)) for field in fields]
+        kinds = {field.name: field.dataType for field in fields}
+        columns += [_derived(column, kinds) for column in self.plan.derived[side]]
         return FlatSide(
             self.prepared[side], [column.alias(f"{POINT_PAYLOAD}{at}") for at, column in enumerate(columns)]
         )
@@ -171,10 +174,19 @@ class _Flat:
 
     def candidates(self, stage: CandidateStage) -> Joined:
         """What a stage gives whose pairs Spark has still to judge."""
-        kinds: list[T.DataType] = [field.dataType for frame in self.frames for field in frame.schema.fields]
-        kinds += [T.BooleanType(), T.BooleanType(), T.IntegerType(), T.LongType(), T.LongType()]
-        fields = [T.StructField(name, kind) for (name, _), kind in zip(stage.outputs(), kinds, strict=True)]
+        kinds: list[T.DataType] = [T.BooleanType(), T.BooleanType(), T.IntegerType(), T.LongType(), T.LongType()]
+        payload = self.candidate_fields()
+        names = [name for name, _ in stage.outputs()][len(payload) :]
+        fields = [*payload, *(T.StructField(name, kind) for name, kind in zip(names, kinds, strict=True))]
         return Joined(stage, T.StructType([*fields, T.StructField(COUNTERS, T.ArrayType(T.LongType()))]), None)
+
+    def candidate_fields(self) -> list[T.StructField]:
+        """The payload of pairs that Spark has still to judge."""
+        return [
+            T.StructField(f"{PAYLOADS[side]}{at}", field.dataType)
+            for side, frame in enumerate(self.frames)
+            for at, field in enumerate(frame.schema.fields)
+        ]
 
     def judged(self, pairs: DataFrame, recorder: Recorder) -> DataFrame:
         """The rows of the join: the first pair of each left row that satisfies what only Spark can evaluate."""
@@ -198,8 +210,9 @@ class _Flat:
         def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             return (nest(batch, shape, certain) for batch in finish(batches))
 
-        schema = T.StructType(nested_fields(fields, shape, whole=True))
-        return recorder.finished(found.mapInArrow(arrow_function(rows), schema))
+        sent = T.StructType(nested_fields(carried_fields(fields), shape, whole=True))
+        decided = arrowed(found, self.candidate_fields()).mapInArrow(arrow_function(rows), sent)
+        return recorder.finished(restored(decided, nested_fields(fields, shape, whole=True)))
 
     def joined(self, stage: Stage) -> Joined:
         """What a joining stage gives: those columns, and its counters."""
@@ -218,11 +231,9 @@ def _prepared(alias: str, frame: DataFrame, plan: AsofPlan, side: int) -> DataFr
     return rows.selectExpr(f"{quoted(alias)}.*", *computed)
 
 
-def _derived(column: DerivedColumn) -> Column:
-    value = F.col(quoted(column.name))
-    if column.ddl is not None:
-        return value.cast(column.ddl)
-    return F.when(value.isNotNull(), F.to_json(F.struct(value)))
+def _derived(column: DerivedColumn, kinds: Mapping[str, T.DataType]) -> Column:
+    name = quoted(column.name)
+    return F.expr(json_text(name, kinds[column.name])) if column.ddl is None else F.col(name).cast(column.ddl)
 
 
 def asof_frame(frames: Mapping[str, DataFrame], plan: AsofPlan) -> DataFrame:
@@ -267,8 +278,13 @@ def _streamed(flat: _Flat, recorder: Recorder) -> DataFrame:
     for side in (LEFT, RIGHT):
         cells = CellOfKeys(spec.keys[side], CELLS) if plan.keyed else None
         packed.append(flat.sides[side].flat().mapInArrow(arrow_function(PackRows(side, cells)), PACKED_ROWS))
-    make = partial(AsofKernel, PairStage(spec))
     join = identity(dict(zip(plan.inputs, flat.frames, strict=True)), plan.identity())
+    if spec.judged:
+        stage = CandidateStage(spec)
+        found = flat.candidates(stage).schema.fields[:-1]
+        pairs = run_kernel(packed, partial(CandidateKernel, stage), recorder, found, join, event_time=True)
+        return flat.judged(pairs, recorder)
+    make = partial(AsofKernel, PairStage(spec))
     return run_kernel(packed, make, recorder, flat.fields(), join, event_time=True, shape=flat.shape())
 
 

@@ -32,6 +32,7 @@ from dovetail.families.bestmatch.stream import BestKernel
 from dovetail.families.bestmatch.stream_recent import RecentKernel
 from dovetail.family import StreamKernel
 from dovetail.plan.bestmatch import BestPlan
+from dovetail.spark.carriers import arrowed, carried_fields, restored
 from dovetail.spark.frames import Side, identity
 from dovetail.spark.keys import hash_column, key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach
@@ -94,7 +95,7 @@ def _finished(recorder: Recorder, rows: DataFrame, sides: list[Side], plan: Best
     if spec.wide and (spec.global_best or not plan.values):
         # The best pairs of every cell are few, and one task finds the best of all.
         finish = FinishStage(spec, grouped=False)
-        rows = rows.repartition(1).mapInArrow(arrow_function(finish), rows.schema)
+        rows = _through(rows.repartition(1), finish)
     if spec.wide:
         rows = recorder.finished(rows)
     columns: list[Column] = []
@@ -114,7 +115,14 @@ def _evaluated(rows: DataFrame, sides: list[Side], plan: BestPlan) -> DataFrame:
     values = [F.expr(sql).alias(f"{VALUE}{number}") for number, sql in enumerate(plan.values)]
     evaluated = both.select("#candidate.*", *values)
     finish = FinishStage(plan.spec, grouped=not plan.spec.global_best)
-    return evaluated.mapInArrow(arrow_function(finish), evaluated.schema)
+    return _through(evaluated, finish)
+
+
+def _through(rows: DataFrame, finish: FinishStage) -> DataFrame:
+    """The rows that a stage leaves of others."""
+    fields = rows.schema.fields
+    left = arrowed(rows, fields).mapInArrow(arrow_function(finish), T.StructType(carried_fields(fields)))
+    return restored(left, fields)
 
 
 def _fields(spec: BestSpec, sides: list[Side], flat: list[DataFrame]) -> list[T.StructField]:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import reduce
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
 from dovetail.conditions.forms import Predicate
 from dovetail.conditions.join_kind import How, JoinKind
 from dovetail.conditions.names import quoted
 from dovetail.conditions.predicates import parse
+from dovetail.conditions.tokens import read
+from dovetail.errors import UnsupportedTypeError
 from dovetail.families.theta.spec import Algorithm, Options
 from dovetail.plan.further import FurtherJoin, RolesPlan, ThetaRoles
 from dovetail.plan.theta import plan_theta
@@ -94,9 +98,62 @@ def theta_roles_frame(
             recorder.name = recorder.name.replace(LEFT, ",".join(joined.columns))
         joined = _opened(found, joined, join)
     words = tuple(one.plan.text().replace(f"{LEFT}.", "").replace(LEFT, "what is there") for one in handles)
+    if roles.alone:
+        joined = _with_lone_rows(_in_order(joined, tuple(frames)), frames, roles)
+        words += (f"  then        the rows of {', '.join(roles.alone)} that are in no result, each alone",)
     handle = Handle(RolesPlan(tuple(frames), streams, how, words))
     handle.recorders += [recorder for one in handles for recorder in one.recorders]
     return attach(_in_order(joined, tuple(frames)), handle)
+
+
+def _with_lone_rows(results: DataFrame, frames: Mapping[str, DataFrame], roles: ThetaRoles) -> DataFrame:
+    """The results, and of each kept input the rows that are in none of them."""
+    columns = {alias: frame.columns for alias, frame in frames.items()}
+    named = {item.sql: item.alias for sql in roles.conditions for item in read(sql, columns) if item.alias}
+    united = results
+    for alias in roles.alone:
+        side = Side.of(alias, frames[alias]).frame
+        keys = [F.expr(sql) for sql, of in named.items() if of == alias]
+        kinds = [field.dataType for field in side.select(*keys).schema.fields] if keys else []
+        keys = [_told_apart(key, kind, alias) for key, kind in zip(keys, kinds, strict=True)]
+        mine, theirs = ([key.alias(f"#{letter}{at}") for at, key in enumerate(keys)] for letter in ("mine", "theirs"))
+        known = results.select(*theirs, F.lit(True).alias("#known"))
+        same = reduce(
+            lambda a, b: a & b,
+            [F.col(f"#mine{at}").eqNullSafe(F.col(f"#theirs{at}")) for at in range(len(keys))],
+            F.col("#known"),
+        )
+        lone = side.select("*", *mine).join(known if keys else known.limit(1), same, "left_anti")
+        rows = [
+            F.col(quoted(name)) if name == alias else F.lit(None).cast(results.schema[name].dataType).alias(name)
+            for name in results.columns
+        ]
+        united = united.unionAll(lone.select(*rows))
+    return united
+
+
+def _told_apart(key: Column, kind: T.DataType, alias: str) -> Column:
+    """A value in a form that is equal for equal values only: -0.0 is none of 0.0, nor a text one that it folds to."""
+    if isinstance(kind, T.FloatType | T.DoubleType):
+        return key.cast("string")
+    if isinstance(kind, T.StringType):
+        return key.cast("binary")
+    if not _has_equality(kind):
+        raise UnsupportedTypeError(
+            f"the condition names a column of {alias!r} of the type {kind.simpleString()}, which has no equality, and "
+            "how= keeps the rows of several inputs, or of one beside a present or absent one",
+            accepted="columns of other types in the condition, or one kept input",
+            hint="compute what the condition needs of the column before the join",
+        )
+    return key
+
+
+def _has_equality(kind: T.DataType) -> bool:
+    if isinstance(kind, T.ArrayType):
+        return _has_equality(kind.elementType)
+    if isinstance(kind, T.StructType):
+        return all(_has_equality(field.dataType) for field in kind.fields)
+    return kind.typeName() not in ("map", "variant", "geometry", "geography", "interval", "udt")
 
 
 def stream_frame(

@@ -11,7 +11,6 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from dovetail.columns.layout import (
     BOX_PAYLOAD,
@@ -39,6 +38,7 @@ from dovetail.families.theta.stages import FitStage, RouteStage
 from dovetail.plan.theta import Facts
 from dovetail.plan.theta_plan import ThetaPlan, ThetaStep
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, shuffled_join
+from dovetail.spark.carriers import arrow_type, arrowed, carried_fields, restored
 from dovetail.spark.conjuncts import typed_conjuncts
 from dovetail.spark.frames import Side, conjunction, filtered_sides, is_ansi, same_session, shuffle_partitions
 from dovetail.spark.keys import hash_column, key_columns, payload_source
@@ -88,8 +88,7 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
         rests=tuple(conjuncts.rests),
         shuffle_partitions=shuffle_partitions(frames),
         payload_types={
-            alias: tuple(to_arrow_type(field.dataType, timezone="UTC") for field in frame.schema.fields)
-            for alias, frame in frames.items()
+            alias: tuple(arrow_type(field.dataType) for field in frame.schema.fields) for alias, frame in frames.items()
         },
         sizes=small_inputs(frames),
     )
@@ -247,7 +246,9 @@ class _PairColumns:
         finish = FinishStage(self.kind, *self.payload)
         wanted = self.payload[POINTS] + (self.payload[BOXES] + 1 if self.kind.pairs else 0)
         schema = self.schema(JoinStage(**self.pair_arguments()))
-        rows = judged.mapInArrow(arrow_function(finish), T.StructType(schema.fields[:wanted]))
+        sent = arrowed(judged, schema.fields)
+        rows = sent.mapInArrow(arrow_function(finish), T.StructType(carried_fields(schema.fields[:wanted])))
+        rows = restored(rows, schema.fields[:wanted])
         structs = points.structs(POINT_PAYLOAD)
         if not self.kind.pairs:
             return rows.select(*structs)

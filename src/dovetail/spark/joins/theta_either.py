@@ -3,17 +3,47 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import reduce
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
 
+from dovetail.conditions.forms import Predicate, Rest
 from dovetail.conditions.join_kind import How, JoinKind
 from dovetail.plan.theta_either import EitherPlan
 from dovetail.spark.frames import Side
 from dovetail.spark.metrics import Handle, attach, handle_of
 
-Join = Callable[[Mapping[str, DataFrame], str, How, int], DataFrame]
-"""Inputs, condition, kind of join and number of the search."""
+
+def settled(frames: Mapping[str, DataFrame], predicate: Predicate) -> Predicate:
+    """The condition, in which an IN counts as equalities only where all that it compares is of one type.
+
+    Spark compares what IN lists in one common type, which is another one than that of each equality alone where types
+    differ: such an IN is left to Spark.
+    """
+    return replace(predicate, rests=tuple(_settled(frames, rest) for rest in predicate.rests))
+
+
+def _settled(frames: Mapping[str, DataFrame], rest: Rest) -> Rest:
+    if not rest.alike:
+        return rest
+    empty = [Side.of(alias, frame).frame.limit(0) for alias, frame in frames.items()]
+    fields = reduce(DataFrame.crossJoin, empty).select(*[F.expr(sql) for sql in rest.alike]).schema.fields
+    kinds = {_compared(field.dataType) for field in fields} - {"void"}
+    return rest if len(kinds) == 1 else replace(rest, either=(), alike=())
+
+
+def _compared(kind: T.DataType) -> str:
+    """A type in which values are equal exactly where they are as they were given."""
+    if isinstance(kind, T.StructType):
+        return f"struct<{','.join(_compared(field.dataType) for field in kind.fields)}>"
+    return "integer" if isinstance(kind, T.IntegralType) else kind.simpleString()
+
+
+Join = Callable[[Mapping[str, DataFrame], str, How], DataFrame]
+"""Inputs, condition and kind of join."""
 
 
 def either_frame(
@@ -48,7 +78,7 @@ class _Made:
         self.frames: list[DataFrame] = []
 
     def __call__(self, frames: Mapping[str, DataFrame], text: str, how: How) -> DataFrame:
-        self.frames.append(self._join(frames, text, how, len(self.frames) + 1))
+        self.frames.append(self._join(frames, text, how))
         return self.frames[-1]
 
 

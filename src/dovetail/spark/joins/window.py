@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from dovetail.columns.layout import CELL, HAS_ROW, RECORD, VERDICT, input_payload
 from dovetail.columns.structs import Nested, nest
@@ -27,6 +26,7 @@ from dovetail.families.window.stream import WindowJoinKernel, metric_names
 from dovetail.families.window.undecided import DECISIONS, DecisionKernel, UndecidedKernel, undecided_columns
 from dovetail.plan.window import InputColumns
 from dovetail.plan.window_plan import WindowPlan
+from dovetail.spark.carriers import arrow_type, arrowed, carried_fields, restored
 from dovetail.spark.frames import Side, conjunction, field_of, filtered_sides, identity, nested_fields, never_null
 from dovetail.spark.joins.further import with_tables
 from dovetail.spark.joins.shedding import shed_sums
@@ -139,8 +139,9 @@ def _finished(
         for rows in finish(batches):
             yield nest(rows, shape, certain)
 
-    out = T.StructType(nested_fields(fields, shape, whole=True))
-    return _judged(candidates, plan, sides).mapInArrow(arrow_function(stage), out)
+    sent = T.StructType(nested_fields(carried_fields(fields), shape, whole=True))
+    rows = _judged(candidates, plan, sides).mapInArrow(arrow_function(stage), sent)
+    return restored(rows, nested_fields(fields, shape, whole=True))
 
 
 def _cell_of(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
@@ -157,7 +158,12 @@ def _judged(candidates: DataFrame, plan: WindowPlan, sides: Mapping[str, Side]) 
     verdict = F.lit(True)
     for side, conditions in plan.verdicts:
         verdict = F.when(F.col(f"#found.{RECORD}") == side, conjunction(conditions)).otherwise(verdict)
-    return both.select("#found.*", verdict.alias(VERDICT))
+    payload = [
+        T.StructField(f"{input_payload(at)}{number}", field.dataType)
+        for at, alias in enumerate(plan.inputs)
+        for number, (_, field) in enumerate(sides[alias].payload)
+    ]
+    return arrowed(both.select("#found.*", verdict.alias(VERDICT)), payload)
 
 
 def input_columns(frames: Mapping[str, DataFrame]) -> dict[str, InputColumns]:
@@ -166,7 +172,7 @@ def input_columns(frames: Mapping[str, DataFrame]) -> dict[str, InputColumns]:
         alias: InputColumns(
             tuple(field.name for field in frame.schema.fields),
             tuple(field.dataType.simpleString() for field in frame.schema.fields),
-            tuple(to_arrow_type(field.dataType, timezone="UTC") for field in frame.schema.fields),
+            tuple(arrow_type(field.dataType) for field in frame.schema.fields),
         )
         for alias, frame in frames.items()
     }
