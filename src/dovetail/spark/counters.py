@@ -111,7 +111,8 @@ def added_up(batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if "kernel_us" in total:
         total["kernel_ms"] = total.pop("kernel_us") / 1000
     if any("recall" in counts for counts in batches):
-        found, missed = total.get("candidates", 0), total.get("missed", 0)
+        # Where Spark judges candidates, the results are an estimate, too.
+        found, missed = total.get("results_estimate", total.get("candidates", 0)), total.get("missed", 0)
         total["recall"] = found / (found + missed) if found + missed else 1.0
     return total
 
