@@ -106,6 +106,27 @@ def test_with_an_equality_beside_it():
     assert share(run_judged(spec, batches, similar, shed, 100, by_results=False), truth) < 0.4
 
 
+def test_three_inputs():
+    """Keys leave dozens of candidates for each row, at every lag; of each row of A one result comes, at two lags."""
+    random = np.random.default_rng(1)
+    count = 1200
+    times, keys = np.sort(random.integers(0, SPAN, count)), random.integers(0, 12, count)
+    tables = {
+        alias: pa.table({"t": times + lag, "k": keys, "n": np.arange(count)})
+        for alias, lag in (("A", 0), ("B", 300), ("C", 800))
+    }
+    spec = spec_for(tables, "A.k = B.k AND B.k = C.k")
+
+    def same(parts) -> np.ndarray:
+        first, second, third = (part.column(2).to_numpy() for part in parts)
+        return (first == second) & (second == third)
+
+    truth = Counter((row, row, row) for row in range(count))
+    batches, shed = in_batches(spec, tables), Harvest(throttle=0.15, seed=1)
+    assert share(run_judged(spec, batches, same, shed, 100), truth) > 0.7
+    assert share(run_judged(spec, batches, same, shed, 100, by_results=False), truth) < 0.4
+
+
 def test_a_lag_that_moves_is_followed():
     first, second = vectors(6, 1500, 700), vectors(7, 1500, -400)
     gap = SPAN + 2 * WINDOW

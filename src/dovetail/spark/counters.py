@@ -74,7 +74,7 @@ def readable(raw: dict[str, int], tasks: int) -> dict[str, Any]:
     return counts
 
 
-_STATES = ("held_rows", "held_bytes", "state_bytes", "throttle", "harvest_")
+_STATES = ("held_rows", "held_bytes", "state_bytes", "throttle", "harvest_", "scout_rows", "scout_bytes")
 """How counters begin that describe a state, which the last micro-batch knows; all others are counts."""
 _PEAKS = ("peak_", "most_")
 _RECALL = ("recall", "recall_low", "recall_high")
