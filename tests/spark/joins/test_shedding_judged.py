@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -75,6 +77,10 @@ def test_a_python_function_across_a_restart(spark, tmp_path, alike):
     # The first micro-batch knows nothing and looks everywhere.  By candidates it would be a part like the throttle.
     assert len(found) > 0.6 * sum(TRUTH.values())
     assert all(report["recall_low"] <= report["recall"] <= report["recall_high"] for report in reports)
+    # The inputs are read twice, from one place to the same place: the scout's rows are those of the harvest.
+    offsets = [line for line in (tmp_path / "checkpoint/offsets/1").read_text().splitlines() if "logOffset" in line]
+    assert len(offsets) == 4
+    assert Counter(offsets[:2]) == Counter(offsets[2:])
     with pytest.raises(CheckpointError, match="the shedding was 'by the results of a sample' and is not given"):
         dt.check_checkpoint(joined(spark, tmp_path, alike), tmp_path / "checkpoint")
 
