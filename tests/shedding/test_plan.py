@@ -10,6 +10,7 @@ from dovetail.errors import ArgumentError
 from dovetail.families.shedding.spec import Harvest, RandomDrop
 
 TABLES = {alias: pa.table({"t": pa.array([], pa.int64()), "v": pa.array([], pa.float64())}) for alias in "ABC"}
+TABLES_OF_TWO = {alias: TABLES[alias] for alias in "AB"}
 ON = "ABS(A.v - B.v) <= 1 AND ABS(B.v - C.v) <= 1"
 
 
@@ -37,6 +38,38 @@ def test_the_plan_in_words():
         "rows dropped at random, each input at the rate that loses least output",
     ]
     assert shed_lines(None) == []
+
+
+def test_the_plan_of_a_condition_that_only_spark_evaluates():
+    alone = make_plan("A.v * B.v > 4", TABLES_OF_TWO, 100, streaming=True, shed=Harvest())
+    first, *lines = alone.text().splitlines()
+    assert first == (
+        "window join, stream, how='inner': EVERY PAIR WITHIN THE WINDOW IS COMPARED (A with B); "
+        "a comparison of a value of one with a value of the other would help: =, <, a band"
+    )
+    assert [line.split(maxsplit=1)[1] for line in lines if line.startswith("  shed")][-2:] == [
+        "10% of the rows look everywhere, to learn what the work is",
+        "Spark judges a sample of the pairs first: their results say where to look, and the recall",
+    ]
+    assert alone.scouted
+    # The window alone is all that is asked for: its pairs are the results.
+    assert make_plan(None, TABLES_OF_TWO, 100, streaming=True).text().splitlines()[0].endswith("how='inner'")
+    # One comparison is enough where there are two inputs; a third that nothing ties to them meets each of their pairs.
+    beside = "A.v = B.v AND A.v * B.v > 4"
+    assert make_plan(beside, TABLES_OF_TWO, 100, streaming=True).text().splitlines()[0].endswith("how='inner'")
+    three = make_plan("A.v = B.v AND A.v * C.v > 4", TABLES, 100, streaming=False).text().splitlines()[0]
+    assert "EVERY PAIR WITHIN THE WINDOW IS COMPARED (A x B with C)" in three
+    # What is dropped at random does not go by results.
+    assert not make_plan("A.v * B.v > 4", TABLES_OF_TWO, 100, streaming=True, shed=RandomDrop()).scouted
+
+
+def test_a_checkpoint_knows_whether_results_say_where_to_look():
+    """A query with a scout has one more operator with state."""
+    given = [
+        make_plan(on, TABLES_OF_TWO, 100, streaming=True, shed=shed).identity()
+        for on, shed in (("A.v * B.v > 4", Harvest()), ("A.v * B.v > 4", None), ("A.v = B.v", Harvest()))
+    ]
+    assert [identity.get("shedding") for identity in given] == ["by the results of a sample", None, None]
 
 
 def test_slices_as_asked_for():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from dovetail.conditions.components import components
 from dovetail.conditions.durations import in_words
 from dovetail.conditions.forms import Predicate
 from dovetail.conditions.join_kind import How
@@ -11,7 +12,7 @@ from dovetail.conditions.names import bare
 from dovetail.conditions.roles import Roles
 from dovetail.errors import listing
 from dovetail.families.shedding.slices import Slices
-from dovetail.families.shedding.spec import KEEP_UP, RandomDrop, Shed
+from dovetail.families.shedding.spec import KEEP_UP, Harvest, RandomDrop, Shed
 from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.plan.further import FurtherJoin
 
@@ -48,6 +49,16 @@ class WindowPlan:
         return self.spec.aliases
 
     @property
+    def judged(self) -> tuple[str, ...]:
+        """Conditions that only Spark evaluates, wherever it does."""
+        return self.rests + tuple(sql for _, conditions in self.verdicts for sql in conditions)
+
+    @property
+    def scouted(self) -> bool:
+        """Whether slices are chosen by the results of a sample that Spark judges first."""
+        return isinstance(self.shed, Harvest) and bool(self.judged)
+
+    @property
     def how(self) -> str:
         """What the user asked for, spelled one way."""
         how = self.asked or self.spec.options.how
@@ -59,7 +70,7 @@ class WindowPlan:
 
     def identity(self) -> dict[str, str]:
         """What a stream may not change between two runs on one checkpoint."""
-        return {
+        identity = {
             "join": "a window join",
             "inputs": ", ".join(self.inputs),
             "condition": bare(self.predicate.sql),
@@ -68,6 +79,8 @@ class WindowPlan:
             "window": self._bounds(),
             "number of partitions": str(self.spec.cells),
         }
+        # The scout has state of its own: with or without it, a query has other operators.
+        return {**identity, "shedding": "by the results of a sample"} if self.scouted else identity
 
     def _times(self) -> list[str]:
         """The time columns; a date that is compared as an instant is stored as one, too."""
@@ -88,7 +101,7 @@ def _text(plan: WindowPlan) -> str:
     """The plan as lines of text, most important first."""
     kind = "stream" if plan.streams else "batch"
     how = plan.how if plan.how.startswith("{") else repr(plan.how)
-    lines = [f"window join, {kind}, how={how}", f"  inputs      {', '.join(plan.inputs)}"]
+    lines = [f"window join, {kind}, how={how}{_every_pair(plan)}", f"  inputs      {', '.join(plan.inputs)}"]
     lines += [f"  first       {alias} keeps rows where {bare(sql)}" for alias, sql in plan.filters]
     lines += [f"  window      {text}" for text in _windows(plan)]
     if plan.predicate.sql != "TRUE":
@@ -106,6 +119,23 @@ def _text(plan: WindowPlan) -> str:
         lines.append(f"  then        Spark evaluates {bare(' AND '.join(plan.rests))} on what the kernel finds")
     lines += [f"  then        {table.text()}" for table in plan.tables]
     return "\n".join(lines)
+
+
+def _every_pair(plan: WindowPlan) -> str:
+    """Where Spark judges pairs that nothing but the window narrows down: that, and what would help."""
+    spec = plan.spec
+    if not plan.judged or spec.classes:
+        return ""
+    links = [equality.sides for equality in spec.equalities]
+    links += [(comparison.point_side, comparison.box_side) for comparison in spec.comparisons]
+    parts = components([*((side,) for side in spec.sides), *links])
+    if len(parts) == 1:
+        return ""
+    apart = " with ".join(" x ".join(plan.inputs[side] for side in sorted(part)) for part in parts)
+    return (
+        f": EVERY PAIR WITHIN THE WINDOW IS COMPARED ({apart}); "
+        "a comparison of a value of one with a value of the other would help: =, <, a band"
+    )
 
 
 def _length(plan: WindowPlan, value: int) -> str:
@@ -201,6 +231,9 @@ def _shed(plan: WindowPlan) -> list[str]:
         f"slices chosen {shed.method} by {shed.metric}, from one histogram for each {shed.histograms}",
         f"{part} look everywhere, to learn where matches are and to estimate the recall",
     ]
+    if plan.scouted:
+        texts[-1] = f"{part} look everywhere, to learn what the work is"
+        texts.append("Spark judges a sample of the pairs first: their results say where to look, and the recall")
     if shed.keep == "selected":
         texts.append("rows that no direction will look at leave the state early, except one in five")
     if shed.limit is not None:

@@ -74,7 +74,7 @@ def readable(raw: dict[str, int], tasks: int) -> dict[str, Any]:
     return counts
 
 
-_STATES = ("held_rows", "held_bytes", "state_bytes", "throttle", "harvest_")
+_STATES = ("held_rows", "held_bytes", "state_bytes", "throttle", "harvest_", "scout_rows", "scout_bytes")
 """How counters begin that describe a state, which the last micro-batch knows; all others are counts."""
 _PEAKS = ("peak_", "most_")
 _RECALL = ("recall", "recall_low", "recall_high")
@@ -111,7 +111,8 @@ def added_up(batches: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     if "kernel_us" in total:
         total["kernel_ms"] = total.pop("kernel_us") / 1000
     if any("recall" in counts for counts in batches):
-        found, missed = total.get("candidates", 0), total.get("missed", 0)
+        # Where Spark judges candidates, the results are an estimate, too.
+        found, missed = total.get("results_estimate", total.get("candidates", 0)), total.get("missed", 0)
         total["recall"] = found / (found + missed) if found + missed else 1.0
     return total
 

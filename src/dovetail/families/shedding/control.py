@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, astuple, dataclass, field, fields
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -84,7 +84,7 @@ class Control:
         control = cls.new(slices)
         if SEGMENT not in state:
             return control
-        arrays = _from_batch(state[SEGMENT])
+        arrays = arrays_of(state[SEGMENT])
         control.z, control.call, control.since = float(arrays["z"]), int(arrays["call"]), float(arrays["since"])
         control.keep, control.held = arrays["keep"], arrays["held"]
         control.wall = WallClock(*arrays["wall"].tolist())
@@ -92,9 +92,10 @@ class Control:
         if arrays["selected"].shape == control.selected.shape:
             control.selected = arrays["selected"] > 0
             control.orders = arrays["orders"].astype(np.int64)
-            names = [sums.name for sums in fields(Learned)]
-            if all(arrays[name].shape == getattr(control.learned, name).shape for name in names):
-                control.learned = Learned(**{name: arrays[name] for name in names})
+            # Sums that an older version did not keep begin at nothing.
+            known = {name: arrays.get(name, zeros) for name, zeros in vars(control.learned).items()}
+            if all(sums.shape == getattr(control.learned, name).shape for name, sums in known.items()):
+                control.learned = Learned(**known)
         return control
 
     def batch(self) -> pa.RecordBatch:
@@ -102,7 +103,7 @@ class Control:
         own = {name: np.asarray(getattr(self, name)) for name in ("selected", "orders", "keep", "held")}
         own |= {"wall": np.array(astuple(self.wall)), "watch": self.timing.values, "doubt": self.timing.covariance}
         own |= {name: np.asarray(float(getattr(self, name))) for name in ("z", "call", "since")}
-        return _to_batch({**own, **asdict(self.learned)})
+        return numbers_segment({**own, **asdict(self.learned)})
 
 
 class Pace(Protocol):
@@ -176,7 +177,7 @@ class WallPace:
         wall.calls += 1
 
 
-def _to_batch(arrays: Mapping[str, npt.NDArray[Any]]) -> pa.RecordBatch:
+def numbers_segment(arrays: Mapping[str, npt.NDArray[Any]]) -> pa.RecordBatch:
     """Arrays of numbers as a segment of state."""
     return pa.RecordBatch.from_pydict(
         {
@@ -188,7 +189,7 @@ def _to_batch(arrays: Mapping[str, npt.NDArray[Any]]) -> pa.RecordBatch:
     )
 
 
-def _from_batch(batch: pa.RecordBatch) -> dict[str, Floats]:
+def arrays_of(batch: pa.RecordBatch) -> dict[str, Floats]:
     """The arrays of a segment of state."""
     arrays = {}
     for name, shape, values in zip(*(batch.column(at) for at in range(3)), strict=True):

@@ -115,6 +115,41 @@ def _shared(found: Sample, chance: float) -> float:
     return float((carried**2).sum())
 
 
+def judged_matches(weights: Floats, chance: Floats, rows: Sequence[Index]) -> tuple[float, Missed]:
+    """Results that came out and those that were missed, where both are estimates from the same sample.
+
+    Parameters
+    ----------
+    weights
+        What each result of the sample stands for.
+    chance
+        The chance of each to come out of the join.
+    rows
+        For each result the sampled rows that it is made of: those of one row stand or fall together.
+
+    Examples
+    --------
+    Four results that stand for ten each.  Harvesting looks at three of them:
+
+    >>> found, missed = judged_matches(np.full(4, 10.0), np.array([1.0, 1, 1, 0]), [np.arange(4)])
+    >>> found, missed.total
+    (30.0, 10.0)
+    """
+    lost = weights * (1 - chance)
+    found, missed = float((weights * chance).sum()), float(lost.sum())
+    if missed <= 0:
+        return found, Missed()
+    # Only their ratio counts: a sample that holds too many results holds too many of both kinds.
+    apart = lost - weights * missed / (found + missed)
+    variance, largest = 0.0, 0.0
+    for numbers in rows:
+        _, groups = np.unique(numbers, return_inverse=True)
+        variance += float((np.bincount(groups, weights=apart) ** 2).sum())
+        largest = max(largest, float((np.bincount(groups, weights=lost) ** 2).sum()) / missed)
+    few = 1 + 3 / weights.size
+    return found, Missed(missed, few * variance, largest)
+
+
 def dropped_matches(matches: Mapping[int, Index], keep: Floats) -> Missed:
     """What dropping rows at random missed, where these matches are left and `keep` is the part of each input kept.
 

@@ -63,7 +63,7 @@ class Harvest:
         The length of a slice, in time or in units of a numeric time.  By default a tenth of the longest window.
     sample_fraction : float, default 0.1
         The part of the rows that look at all slices, thinned out, so that the join learns where matches are and
-        how many it misses.
+        how many it misses.  Where only Spark can evaluate a condition, it judges pairs of so many rows first.
     method : str, default "double-sided"
         How slices are chosen: ``double-sided``, ``greedy``, ``reverse`` or ``exhaustive``.
     metric : str, default "delta"

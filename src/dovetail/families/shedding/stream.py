@@ -69,6 +69,8 @@ class SheddingKernel(WindowJoinKernel):
     pace: Pace | None = None
     """Decides the throttle; None for the wall clock."""
     costs: Costs = INDEXED
+    timed: Costs = INDEXED
+    """What takes time, of which the throttle learns how much."""
 
     def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
         """Take up the state."""
@@ -137,7 +139,7 @@ class SheddingKernel(WindowJoinKernel):
                 if side != turn:
                     counts = slice_rows(self._slices, turn, side, inputs[turn].times, looked_up)
                     rows[turn, side] = counts / inputs[turn].size / control.held[side]
-        model = learned.model(self._slices, control.orders, "pair", INDEXED, rates=rates, rows=rows)
+        model = learned.model(self._slices, control.orders, "pair", self.timed, rates=rates, rows=rows)
         if len(turns) == rates.size:
             self._present = rates, rows
         return None if model is None else model.cost(model.full)
@@ -179,7 +181,7 @@ class SheddingKernel(WindowJoinKernel):
         """Count the work of a search."""
         self.counters["comparisons"] += search.compared
         self.work += search.work(self.costs)
-        self.effort += search.work(INDEXED)
+        self.effort += search.work(self.timed)
 
     def _learn(
         self, turn: int, inputs: list[IndexedInput], rows: Index, search: HarvestSearch, part: float, usual: bool
@@ -226,6 +228,9 @@ def slice_rows(slices: Slices, i: int, l: int, times: Index, rows: IndexedInput)
 @dataclass
 class HarvestKernel(SheddingKernel):
     """Window harvesting, with shredding of a sample of the rows."""
+
+    share: float = 1.0
+    """The part of a memory limit that this kernel may take."""
 
     def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
         """Take up the state."""
@@ -283,15 +288,17 @@ class HarvestKernel(SheddingKernel):
             weight, source = match_weights(inputs, weights, matches)
             sampled.append((matches[turn], self._would_harvest(turn, inputs, matches) & (source < 0), weight, source))
             times = {side: inputs[side].times[matches[side]] for side in self.spec.sides}
-            self.control.learned.see_matches(self._slices, turn, times, weight / part)
+            self._see_matches(turn, times, weight / part, source)
             yield inputs, matches
         self._count_work(search)
         self._learn(turn, inputs, rows, search, part, usual)
-        self.missed += missed_matches(
-            Sample.of(sampled), rows.size, self._harvest.sample_fraction, part, everywhere=everywhere
-        )
+        self.missed += missed_matches(Sample.of(sampled), rows.size, fraction, part, everywhere=everywhere)
         looked = search.looked[0] + search.looked[1:].sum() / part + self.costs.probe * search.probes.sum() / part
         self.counters["work_full"] += round((looked + self.costs.emit * search.found.sum() / part) * size / rows.size)
+
+    def _see_matches(self, turn: int, times: Mapping[int, Index], weight: Floats, source: Index) -> None:
+        """Learn where matches of shredded rows are; those with a `source` have a row that has left the windows."""
+        self.control.learned.see_matches(self._slices, turn, times, weight)
 
     def _order_to_try(self, turn: int) -> tuple[Ints, bool]:
         """The join order, or every other time one that begins elsewhere, so that all selectivities are known."""
@@ -324,7 +331,7 @@ class HarvestKernel(SheddingKernel):
         super()._update_state(new)
         self._evicted.expire(self._expiry())
         shed, state = self._harvest, self._state
-        most = None if shed.limit is None else shed.limit.amount // self.spec.cells
+        most = None if shed.limit is None else int(self.share * shed.limit.amount) // self.spec.cells
         unit = "bytes" if shed.limit is None else shed.limit.unit
         held = sum(amount(stored, unit) for stored in state.segments)
         full = most is not None and held + self._evicted.amount(unit) > most

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dovetail.columns.layout import CELL, HAS_ROW, RECORD, VERDICT, input_payload
+from dovetail.columns.layout import HAS_ROW, RECORD, VERDICT, input_payload
 from dovetail.columns.structs import Nested, nest
 from dovetail.families.shedding.router import SheddingRouter
 from dovetail.families.shedding.spec import Harvest
-from dovetail.families.shedding.stream import HarvestKernel, shed_metrics
-from dovetail.families.shedding.stream_drop import DropKernel
 from dovetail.families.window.completion import CompletingKernel
 from dovetail.families.window.judged import CandidateKernel, FinishStage, candidate_columns
 from dovetail.families.window.router import WindowRouter
@@ -29,7 +25,15 @@ from dovetail.plan.window_plan import WindowPlan
 from dovetail.spark.carriers import arrow_type, arrowed, carried_fields, restored
 from dovetail.spark.frames import Side, conjunction, field_of, filtered_sides, identity, nested_fields, never_null
 from dovetail.spark.joins.further import with_tables
-from dovetail.spark.joins.shedding import shed_sums
+from dovetail.spark.joins.shedding import (
+    cell_of,
+    scout_recorder,
+    scout_router,
+    scouted_results,
+    shed_names,
+    shed_sums,
+    shedding_kernel,
+)
 from dovetail.spark.keys import key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach, handle_of
 from dovetail.spark.routing import arrow_function
@@ -56,12 +60,20 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
         shape += sides[spec.aliases[side]].shape(input_payload(side), present=present)
     join = identity(frames, plan.identity())
     fields = _fields(sides, spec)
+    if plan.scouted and isinstance(plan.shed, Harvest):
+        scouting = scout_recorder(plan)
+        handle.recorders.append(scouting)
+        sample = [
+            _packed(sides[alias], scout_router(plan, plan.shed, at), streaming=True)
+            for at, alias in enumerate(plan.inputs)
+        ]
+        packed.append(scouted_results(sample, plan, plan.shed, sides, join, scouting))
     if plan.verdicts and streaming:
         found = _candidate_fields(sides, spec, undecided_columns(spec))
-        undecided = run_kernel(packed, partial(UndecidedKernel, spec), recorder, found, join)
+        undecided = run_kernel(packed, kernel, recorder, found, join)
         deciding = Recorder(f"decided({','.join(plan.inputs)})", plan.partitions, streaming=True, names=DECISIONS)
         handle.recorders.append(deciding)
-        pack = PackRows(0, cells=_cell_of)
+        pack = PackRows(0, cells=cell_of)
         judged = _judged(undecided, plan, sides).mapInArrow(arrow_function(pack), PACKED_ROWS)
         decision = partial(DecisionKernel, spec)
         return attach(run_kernel([judged], decision, deciding, fields, join, shape=shape), handle)
@@ -88,13 +100,11 @@ def beside_tables(frames: Mapping[str, DataFrame], plan: WindowPlan, inputs: Seq
 def _running(plan: WindowPlan) -> tuple[tuple[str, ...], list[Column] | None, Callable[[], WindowJoinKernel]]:
     """The counters of a join, how they add up where not as sums, and its kernel."""
     if plan.shed is None or plan.slices is None:
-        kind = CompletingKernel if plan.spec.extras else WindowJoinKernel
+        kind = CompletingKernel if plan.spec.extras else UndecidedKernel if plan.verdicts else WindowJoinKernel
         return metric_names(plan.inputs), None, partial(kind, plan.spec)
     harvesting = isinstance(plan.shed, Harvest)
-    shedding = HarvestKernel if harvesting else DropKernel
-    kernel = partial(shedding, plan.spec, shed=plan.shed, slices=plan.slices)
-    sums = shed_sums(plan.inputs, plan.slices, harvesting=harvesting)
-    return shed_metrics(plan.inputs, plan.slices), sums, kernel
+    sums = shed_sums(plan.inputs, plan.slices, harvesting=harvesting, judged=plan.scouted)
+    return shed_names(plan, plan.slices), sums, shedding_kernel(plan, plan.shed)
 
 
 def _packed(side: Side, router: WindowRouter, *, streaming: bool) -> DataFrame:
@@ -142,12 +152,6 @@ def _finished(
     sent = T.StructType(nested_fields(carried_fields(fields), shape, whole=True))
     rows = _judged(candidates, plan, sides).mapInArrow(arrow_function(stage), sent)
     return restored(rows, nested_fields(fields, shape, whole=True))
-
-
-def _cell_of(rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
-    """The cells that candidates come from, in which they are decided."""
-    cells: npt.NDArray[np.int64] = rows.column(CELL).to_numpy()
-    return cells
 
 
 def _judged(candidates: DataFrame, plan: WindowPlan, sides: Mapping[str, Side]) -> DataFrame:

@@ -38,6 +38,8 @@ INDEXED = Costs(probe=50.0, emit=25.0)
 """The compiled loops take 3.3 ns for a comparison, 200 ns for a search in an index at random and 7 ns for a match
 found; copying its row numbers and columns on takes some ten times that.
 """
+JUDGED = Costs(probe=50.0, emit=300.0)
+"""Where Spark judges every match found: a microsecond or more, on the way to Spark and in its condition."""
 
 
 class Model(NamedTuple):
@@ -58,8 +60,12 @@ class Model(NamedTuple):
     """(m, m - 1, n + 1): rows that one look into the first c slices examines."""
     yields: Floats
     """(m, m - 1, n + 1): the share of the matches that the first c slices hold, the paper's P."""
+    gains: Floats
+    """(m, m - 1, n + 1): and the share of the results; the same, unless Spark decides which matches are results."""
     fanouts: Floats
     """(m, m - 1): matches of one look into the whole window, the paper's sigma times S."""
+    worth: Floats
+    """(m,): results for each match of a direction; 1 where every match is one."""
     costs: Costs = NESTED
 
     @property
@@ -72,11 +78,11 @@ class Model(NamedTuple):
         return float(self.evaluated(counts)[0])
 
     def output(self, counts: Ints) -> float:
-        """The matches of a setting, O in the paper."""
+        """The results of a setting, O in the paper."""
         return float(self.evaluated(counts)[1])
 
     def evaluated(self, counts: Ints) -> tuple[float, float]:
-        """Work and matches of a setting."""
+        """Work and results of a setting."""
         cost, output = evaluated(counts, self)
         return float(cost), float(output)
 
@@ -100,6 +106,8 @@ def build_model(
     narrowed: Floats | None = None,
     sizes: Ints | None = None,
     costs: Costs = NESTED,
+    found: Floats | None = None,
+    worth: Floats | None = None,
 ) -> Model:
     """A model from what is known about slices.
 
@@ -121,6 +129,9 @@ def build_model(
         (m, m): slices of each window; all n by default.
     costs
         What else costs.
+    found, worth
+        (m, m, n): the probability that a match has its rows this far apart, where `scores` is that of a result and
+        matches are not all results; (m,): results for each match.
 
     Examples
     --------
@@ -137,7 +148,7 @@ def build_model(
     m, positions = orders.shape
     n = rows.shape[2]
     ranking = np.zeros((m, positions, n), dtype=np.int64)
-    examined, yields = np.zeros((m, positions, n + 1)), np.zeros((m, positions, n + 1))
+    examined, yields, gains = (np.zeros((m, positions, n + 1)) for _ in range(3))
     counts = np.full((m, positions), n, dtype=np.int64)
     for i in range(m):
         for j in range(positions):
@@ -151,21 +162,30 @@ def build_model(
             ranking[i, j, :size] = rank
             share = 1.0 if narrowed is None else float(narrowed[i, j])
             examined[i, j, 1 : size + 1] = np.cumsum(full[rank]) * share
-            total = float(score.sum())
-            parts = score[rank] / total if total > 0 else np.full(size, 1.0 / max(size, 1))
-            yields[i, j, 1 : size + 1] = np.minimum(1.0, np.cumsum(parts))
-            yields[i, j, size] = 1.0
-            examined[i, j, size + 1 :], yields[i, j, size + 1 :] = examined[i, j, size], 1.0
+            examined[i, j, size + 1 :] = examined[i, j, size]
+            gains[i, j] = _shares(score[rank], n)
+            yields[i, j] = gains[i, j] if found is None else _shares(found[i, l, :size][rank], n)
+    worth = np.ones(m) if worth is None else worth
     return Model(
-        np.asarray(rates, dtype=np.float64), orders, counts, ranking, examined, yields,
-        np.asarray(fanouts, dtype=np.float64), costs,
+        np.asarray(rates, dtype=np.float64), orders, counts, ranking, examined, yields, gains,
+        np.asarray(fanouts, dtype=np.float64), np.asarray(worth, dtype=np.float64), costs,
     )  # fmt: skip
+
+
+def _shares(scores: Floats, n: int) -> Floats:
+    """The share of the first c of some slices, for c from 0 to n."""
+    total, size = float(scores.sum()), scores.size
+    parts = scores / total if total > 0 else np.full(size, 1.0 / max(size, 1))
+    shares = np.ones(n + 1)
+    shares[0], shares[1:size] = 0.0, np.minimum(1.0, np.cumsum(parts))[: size - 1]
+    return shares
 
 
 @njit
 def direction(i: int, counts: Ints, model: Model) -> tuple[float, float]:  # pragma: no cover - compiled
-    """Work and matches of direction i with so many slices of each window: lambda * C_i and lambda * N_{i,m}."""
+    """Work and results of direction i with so many slices of each window: lambda * C_i and lambda * N_{i,m}."""
     partial, cost = model.rates[i], 0.0  # partial matches that reach a position: lambda_i * N_{i,j}
+    output = model.rates[i] * model.worth[i]
     for j in range(counts.size):
         c = counts[j]
         if c == 0:
@@ -173,12 +193,13 @@ def direction(i: int, counts: Ints, model: Model) -> tuple[float, float]:  # pra
         cost += partial * (model.costs.probe + model.examined[i, j, c])
         partial *= model.yields[i, j, c] * model.fanouts[i, j]
         cost += partial * model.costs.emit
-    return cost, partial
+        output *= model.gains[i, j, c] * model.fanouts[i, j]
+    return cost, output
 
 
 @njit
 def evaluated(counts: Ints, model: Model) -> tuple[float, float]:  # pragma: no cover - compiled
-    """Work and matches of all directions."""
+    """Work and results of all directions."""
     cost, output = 0.0, 0.0
     for i in range(counts.shape[0]):
         c, o = direction(i, counts[i], model)
@@ -188,7 +209,7 @@ def evaluated(counts: Ints, model: Model) -> tuple[float, float]:  # pragma: no 
 
 @njit
 def priced(i: int, options: Ints, model: Model) -> Floats:  # pragma: no cover - compiled
-    """Work and matches of direction i for each of some settings of it."""
+    """Work and results of direction i for each of some settings of it."""
     prices = np.empty((options.shape[0], 2))
     for at in range(options.shape[0]):
         prices[at, 0], prices[at, 1] = direction(i, options[at], model)

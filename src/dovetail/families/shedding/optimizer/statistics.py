@@ -48,13 +48,15 @@ class Learned:
     """(m, m): pairs of a row of i and a row in the window of l."""
     first_found: Floats
     """(m, m): and those that matched."""
+    candidates: Floats
+    """(m, m, n): as `pairs`, of all that the kernel finds, where Spark decides which of it are matches."""
 
     @classmethod
     def nothing(cls, slices: Slices) -> Learned:
         """Before the first row."""
         m, n = slices.counts.shape[0], slices.most
         shapes = [(m, m, n), (m, _buckets(slices)), (m, m, n), (m,), (m,), (m, m - 1), (m, m - 1), (m, m - 1)]
-        return cls(*(np.zeros(shape) for shape in [*shapes, (m, m), (m, m)]))
+        return cls(*(np.zeros(shape) for shape in [*shapes, (m, m), (m, m), (m, m, n)]))
 
     def fade(self, part: float) -> None:
         """Keep a part of everything."""
@@ -79,15 +81,24 @@ class Learned:
                 bucket = _bucket(slices, side, times[side] - times[0])
                 self.streams[side] += np.bincount(bucket, weights=weight, minlength=self.streams.shape[1])
 
+    def see_candidates(self, slices: Slices, driver: int, times: Mapping[int, Index], weight: Floats) -> None:
+        """What shredded rows of one direction found, where Spark decides later which of it are matches."""
+        for side in range(self.drivers.size):
+            if side != driver:
+                number = slices.number(driver, side, times[driver] - times[side])
+                self.candidates[driver, side] += np.bincount(number, weights=weight, minlength=slices.most)
+
+    def worth(self) -> Floats:
+        """(m,): results for each candidate of a direction; where little is known of one, that of all."""
+        # Every result has a row of every other input, so it counts once in each of their histograms.
+        results, found = (sums.sum(axis=2).max(axis=1) for sums in (self.pairs, self.candidates))
+        overall = (results.sum() + 0.5) / (found.sum() + 1.0)
+        return np.asarray((results + overall) / (found + 1.0))
+
     def scores(self, slices: Slices, histograms: str, rows: Floats | None = None) -> Floats:
         """(m, m, n): the probability of each slice, the paper's p, up to a factor; for rows as they are, or of late."""
         rows = self.rows if rows is None else rows
-        matches = self.pairs.copy() if histograms == "pair" else self._convolved(slices, rows)
-        rows = np.where(slices.everything(), np.maximum(rows, 1e-9), 0.0)
-        flat = rows / rows.sum(axis=2, keepdims=True).clip(1e-300)
-        total = matches.sum(axis=2, keepdims=True)
-        known = np.where(total > 0, matches / np.where(total > 0, total, 1.0), flat)
-        return np.asarray((1 - DOUBT) * known + DOUBT * flat)
+        return _likely(slices, self.pairs if histograms == "pair" else self._convolved(slices, rows), rows)
 
     def _convolved(self, slices: Slices, rows: Floats) -> Floats:
         """Equations (1) and (2): scores of all pairs from one histogram for each input, taken to be independent.
@@ -161,11 +172,21 @@ class Learned:
         narrowed = np.where(observed, self.looked / reach, 1.0)
         part = np.where(observed, self.found / reach, np.take_along_axis(self.selectivity(), orders, axis=1))
         scores = self.scores(slices, histograms, rows)
-        sizes = slices.counts
+        judged = bool(self.candidates.any())
         return build_model(
             np.maximum(rates, 1e-9), orders, rows, scores, part * at_position,
-            narrowed=narrowed.reshape(m, m - 1), sizes=sizes, costs=costs,
+            narrowed=narrowed.reshape(m, m - 1), sizes=slices.counts, costs=costs,
+            found=_likely(slices, self.candidates, rows) if judged else None, worth=self.worth() if judged else None,
         )  # fmt: skip
+
+
+def _likely(slices: Slices, matches: Floats, rows: Floats) -> Floats:
+    """(m, m, n): the probability of each slice, from matches in it and, as far as these leave doubt, from its rows."""
+    rows = np.where(slices.everything(), np.maximum(rows, 1e-9), 0.0)
+    flat = rows / rows.sum(axis=2, keepdims=True).clip(1e-300)
+    total = matches.sum(axis=2, keepdims=True)
+    known = np.where(total > 0, matches / np.where(total > 0, total, 1.0), flat)
+    return np.asarray((1 - DOUBT) * known + DOUBT * flat)
 
 
 def links(spec: WindowJoinSpec) -> Flags:
