@@ -13,13 +13,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from dovetail.columns.layout import POINT_PAYLOAD
 from dovetail.columns.structs import Nested, nullable
 from dovetail.conditions.names import quoted
 from dovetail.errors import ArgumentError, UnknownNameError, UnsupportedTypeError, listing, unknown_column
 from dovetail.spark.runtime.session import session_in_use
+from dovetail.spark.runtime.versions import arrow_type, spark_version
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Side:
 
     def arrow_types(self) -> tuple[pa.DataType, ...]:
         """The payload's Arrow types, as Spark sends and expects them."""
-        return tuple(to_arrow_type(field.dataType, timezone="UTC") for _, field in self.payload)
+        return tuple(arrow_type(field.dataType) for _, field in self.payload)
 
     def width(self) -> int:
         """About how many bytes a row takes; strings and nested values are guessed, since only rows could tell."""
@@ -231,14 +231,14 @@ def _check_columns(alias: str, frame: DataFrame) -> None:
             )
         seen[field.name.casefold()] = field.name
         try:
-            to_arrow_type(field.dataType, timezone="UTC")
+            arrow_type(field.dataType)
         except (
             PySparkException,
             ValueError,
         ) as error:  # the latter from Arrow, for arrays and maps without an element type
             raise UnsupportedTypeError(
                 f"the column {alias}.{field.name} has the type {field.dataType.simpleString()}, "
-                "which cannot leave the JVM as Arrow",
+                f"which {spark_version()} cannot send as Arrow",
                 accepted="any type that PySpark converts to Arrow",
                 hint="cast the column, or drop it before the join",
             ) from error

@@ -30,7 +30,8 @@ from dovetail.reports import observations
 from dovetail.spark.counters import added_up, named_sums, observed, readable, totals
 from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Ledger, Stage, tapped
-from dovetail.spark.routing import arrow_function, cell_function
+from dovetail.spark.routing import arrow_function
+from dovetail.spark.runtime.versions import apply_by_group
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -142,7 +143,7 @@ def nesting(stage: Stage, shape: Sequence[Nested], certain: Collection[str] | No
 def _applied(inputs: DataFrame, stage: Stage, schema: T.StructType, by: str | None) -> DataFrame:
     if by is None:
         return inputs.mapInArrow(arrow_function(stage), schema)
-    return inputs.groupBy(by).applyInArrow(cell_function(stage), schema)
+    return apply_by_group(inputs, by, arrow_function(stage), schema)
 
 
 @dataclass

@@ -20,7 +20,6 @@ import pyarrow as pa
 from pyspark import TaskContext, cloudpickle
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from dovetail.checkpoints import HEADER, SEGMENTS_STATE, CheckpointHeader
@@ -33,6 +32,7 @@ from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Recorder
 from dovetail.spark.routing import arrow_function
+from dovetail.spark.runtime.versions import arrow_type, together, transform_with_state
 from dovetail.spark.runtime.worker import plain_refusals, settle
 
 PACKED_ROWS = T.StructType(
@@ -298,10 +298,9 @@ def run_kernel(
     all_rows = packed[0]
     for other in packed[1:]:
         all_rows = all_rows.unionByName(other)
-    types = tuple(to_arrow_type(field.dataType, timezone="UTC") for field in fields)
+    types = tuple(arrow_type(field.dataType) for field in fields)
     if not recorder.streaming:
-        if partitions is not None:
-            all_rows = all_rows.repartition(partitions, STREAM_CELL)
+        all_rows = together(all_rows, STREAM_CELL, partitions)
         schema = T.StructType([*fields, T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
         stage = _static_cell(make, recorder.names, types, schema.names)
         return recorder.run(all_rows, stage, schema, by=STREAM_CELL, shape=shape)
@@ -309,7 +308,7 @@ def run_kernel(
     recorder.header = CheckpointHeader.of(join)
     processor = opened_on_workers(CellProcessor(make, recorder.names, recorder.header))
     time_mode = "EventTime" if event_time else "None"
-    results = all_rows.groupBy(STREAM_CELL).transformWithState(processor, PACKED_RESULTS, "append", time_mode)
+    results = transform_with_state(all_rows, STREAM_CELL, processor, PACKED_RESULTS, time_mode)
     output_fields = list(fields) if shape is None else nested_fields(fields, shape, whole=True)
     unpacking = arrow_function(UnpackRows(types, shape, never_null(fields)))
     return recorder.counted(results).mapInArrow(unpacking, T.StructType(output_fields))

@@ -9,7 +9,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from dovetail.columns.layout import COUNTERS, HAS_MATCH, KEY, PAYLOADS, POINT_PAYLOAD, VERDICT
 from dovetail.columns.structs import Nested, nest
@@ -42,6 +41,7 @@ from dovetail.spark.keys import ddl_of
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
+from dovetail.spark.runtime.versions import TIME_TYPES, arrow_type
 from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
 from dovetail.spark.time_columns import time_column
 from dovetail.spark.types import compared_type
@@ -93,7 +93,7 @@ def asof_facts(frames: Mapping[str, DataFrame], columns: Columns, on: Predicate 
 
 def _compared(left: T.DataType, right: T.DataType, what: str, *, ansi: bool) -> KeyType:
     """The type in which Spark compares two columns; times of day in the finer of their precisions."""
-    if isinstance(left, T.TimeType) and isinstance(right, T.TimeType):
+    if isinstance(left, TIME_TYPES) and isinstance(right, TIME_TYPES):
         return KeyType(f"TIME({max(left.precision, right.precision)})", "int", micros=1)
     return compared_type(left, right, what, ansi=ansi)
 
@@ -106,7 +106,7 @@ def _side_facts(frame: DataFrame) -> SideFacts:
     fields = frame.schema.fields
     return SideFacts(
         names=tuple(field.name for field in fields),
-        types=tuple(to_arrow_type(field.dataType, timezone="UTC") for field in fields),
+        types=tuple(arrow_type(field.dataType) for field in fields),
         ready=frozenset((field.name, ddl) for field in fields for ddl in _ready(field.dataType)),
     )
 

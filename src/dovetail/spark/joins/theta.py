@@ -11,7 +11,6 @@ from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from dovetail.columns.layout import (
     BOX_PAYLOAD,
@@ -45,6 +44,7 @@ from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
+from dovetail.spark.runtime.versions import arrow_type
 from dovetail.spark.types import (
     check_deterministic,
     check_rest,
@@ -87,8 +87,7 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
         rests=tuple(conjuncts.rests),
         shuffle_partitions=shuffle_partitions(frames),
         payload_types={
-            alias: tuple(to_arrow_type(field.dataType, timezone="UTC") for field in frame.schema.fields)
-            for alias, frame in frames.items()
+            alias: tuple(arrow_type(field.dataType) for field in frame.schema.fields) for alias, frame in frames.items()
         },
     )
 

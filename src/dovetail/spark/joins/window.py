@@ -11,7 +11,6 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from dovetail.columns.layout import CELL, HAS_ROW, RECORD, VERDICT, input_payload
 from dovetail.columns.structs import Nested, nest
@@ -33,6 +32,7 @@ from dovetail.spark.joins.shedding import shed_sums
 from dovetail.spark.keys import key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach, handle_of
 from dovetail.spark.routing import arrow_function
+from dovetail.spark.runtime.versions import arrow_type
 from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
 from dovetail.spark.watermarks import watermark_delay
 
@@ -166,7 +166,7 @@ def input_columns(frames: Mapping[str, DataFrame]) -> dict[str, InputColumns]:
         alias: InputColumns(
             tuple(field.name for field in frame.schema.fields),
             tuple(field.dataType.simpleString() for field in frame.schema.fields),
-            tuple(to_arrow_type(field.dataType, timezone="UTC") for field in frame.schema.fields),
+            tuple(arrow_type(field.dataType) for field in frame.schema.fields),
         )
         for alias, frame in frames.items()
     }
