@@ -100,7 +100,9 @@ class Recorder:
         if self.streaming:
             counted = rows.observe(self.name, *(self.sums or named_sums(self.names)))
         else:
-            counted = rows.observe(self._counter_observation(), F.collect_list(counter).alias("cells"))
+            # As text: Spark Connect 4.0 fails to send an array of arrays.
+            cells = F.to_json(F.collect_list(counter))
+            counted = rows.observe(self._counter_observation(), cells.alias("cells"))
         return counted.filter(counter.isNull()).drop(COUNTERS)
 
     def finished(self, rows: DataFrame) -> DataFrame:
@@ -123,7 +125,7 @@ class Recorder:
         """The counters of an action that has finished."""
         finished = [observed(observation, timeout) for observation in self.counters]
         cells = [counts for ledger in self.ledgers for counts in ledger.cells()]
-        cells += [counts for values in finished for counts in values.get("cells", [])]
+        cells += [counts for values in finished for counts in json.loads(values.get("cells") or "[]")]
         raw = totals(self.names, cells)
         if self.results is not None:
             raw["results"] = observed(self.results, timeout)["results"]

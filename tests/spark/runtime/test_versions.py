@@ -124,7 +124,7 @@ def test_a_stream_by_frames(spark, tmp_path, frames_only):
             .trigger(availableNow=True).start()
         )  # fmt: skip
         query.awaitTermination()
-        held.append(dt.metrics(query)["held_rows"])
+        held.append(dt.metrics(query)["held_rows_A"])
     got = sorted((row.a, row.b) for row in spark.read.parquet(str(tmp_path / "out")).collect())
     assert got == [(a, b) for a in range(60) for b in range(a, min(a + 3, 60))]
     # The timers have evicted what is older than the window.
