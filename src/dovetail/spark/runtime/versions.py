@@ -125,7 +125,7 @@ def transform_with_state(frame: DataFrame, column: str, processor: Any, schema: 
         return grouped.transformWithStateInPandas(in_frames, schema, "append", time)  # type: ignore[no-any-return]
     raise SetupError(
         f"{spark_version()} has no stateful streams of Python on Spark Connect",
-        accepted="static inputs, a stream beside static inputs, a session without Spark Connect, or PySpark 4.1 or newer",
+        accepted="static inputs, a stream beside static ones, a session without Spark Connect, or PySpark 4.1 or newer",
     )
 
 
