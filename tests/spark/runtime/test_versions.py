@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -226,3 +227,30 @@ def test_what_a_version_lacks_is_the_reason_of_a_skip(request, since, reason):
     item = SimpleNamespace(iter_markers=lambda name: [SimpleNamespace(args=(since, "the moon"))])
     lacking = the_conftest(request)._lacking(item)
     assert lacking == (None if reason is None else f"PySpark {pyspark.__version__} {reason}")
+
+
+@pytest.mark.parametrize(
+    ("version", "uv_says", "said"),
+    [
+        ("4.0", "error: dns error", "versions: the package index cannot be reached, so Spark 4.0 cannot be installed"),
+        ("4.0", "no solution found", "versions: the packages of requirements/spark-4.0.txt could not be installed"),
+        ("4.9", "", "versions: there is no requirements/spark-4.9.txt; pinned are: 4.0 4.1 4.2"),
+    ],
+)
+def test_an_environment_that_cannot_be_made_says_why(tmp_path, version, uv_says, said):
+    for name in ("scripts/versions.sh", "pyproject.toml", *(f"requirements/spark-{other}.txt" for other in OTHERS)):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    python = tmp_path / ".venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.write_text(f'#!/bin/sh\n[ "$2" = uv ] || exit 0\necho "{uv_says}" >&2\nexit 1\n', encoding="utf-8")
+    python.chmod(0o755)
+    done = subprocess.run(
+        ["bash", str(tmp_path / "scripts" / "versions.sh"), version], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    *before, last = done.stderr.splitlines()
+    assert last.startswith(said)
+    # Only where the cause is unknown, the message of uv stands before it.
+    assert before == ([uv_says] if "solution" in uv_says else [])
+    assert not (tmp_path / "build" / f"spark-{version}" / "dovetail-stamp").exists()
