@@ -16,6 +16,11 @@ HYPOTHESIS_PROFILE ?= $(if $(filter true 1,$(CI)),ci,dev)
 # More arguments for pytest:  make test ARGS="tests/theta -k ties"
 ARGS ?=
 
+# What make versions runs: the versions of Spark besides the one of make test, and one test in so many.
+OTHER_VERSIONS := 4.0 4.1 4.2
+SPARK ?= $(OTHER_VERSIONS)
+FRACTION ?= 1
+
 # What make chaos and make soak do.
 SEED ?= 1
 KILLS ?= 51
@@ -24,7 +29,7 @@ MINUTES ?= 10
 BENCHMARKS = $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
 
-.PHONY: help setup setup-quiet demo test lint types docs bench experiments chaos soak requirements audit cluster nets clean
+.PHONY: help setup setup-quiet demo test lint types docs bench experiments chaos soak requirements audit cluster nets versions clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1|/' | \
@@ -45,6 +50,10 @@ test: setup-quiet  ## all tests and docstring examples; CI=true adds the slow on
 nets: setup-quiet  ## thousands of drawn statements and calls against Spark itself: COUNT=2000 statements, 12 x COUNT / 10 calls each
 	@$(WITH_JAVA) NET_COUNT=$(or $(COUNT),2000) $(PY) -m pytest -n $(JOBS) -m slow tests/nets/test_statements.py $(ARGS)
 	@$(WITH_JAVA) NET_COUNT=$(shell expr $(or $(COUNT),2000) / 10) $(PY) -m pytest -n $(JOBS) -m slow tests/nets/test_calls.py $(ARGS)
+
+versions: setup-quiet  ## the Spark part of the tests on older versions of Spark: SPARK="4.0 4.1"; FRACTION=4 runs a quarter
+	@$(WITH_JAVA) FRACTION=$(FRACTION) JOBS=$(JOBS) CI=$(CI) ARGS='$(ARGS)' HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) \
+		scripts/versions.sh $(SPARK)
 
 cluster: setup-quiet  ## tests on a standalone cluster and on Spark Connect, and short runs under fire; one after the other
 	@$(WITH_JAVA) $(PY) -m pytest -n 0 -m cluster $(ARGS)
@@ -73,13 +82,15 @@ soak: setup-quiet  ## streams at a constant rate, is memory flat; MINUTES=10, th
 	@mkdir -p build
 	@$(WITH_JAVA) $(PY) -m chaos soak --minutes $(MINUTES) --picture build/soak.png
 
-# --no-config and the empty environment keep this machine's indexes and paths out of the file.
-requirements: setup-quiet  ## pin again: pyproject.toml -> requirements.txt, newest versions that fit
-	@env -i HOME="$$HOME" PATH="$$PATH" UV_SYSTEM_CERTS=1 UV_CUSTOM_COMPILE_COMMAND="make requirements" \
-		$(PY) -m uv pip compile --quiet --no-config --upgrade --universal --python-version 3.11 --all-extras \
-		pyproject.toml --output-file requirements.txt
-	@! grep -nE '://|--(index|extra|find)|$(CURDIR)' requirements.txt
-	@echo "requirements.txt: $$(grep -c '==' requirements.txt) pinned packages"
+# --no-config and the empty environment keep this machine's indexes and paths out of the files.
+COMPILE = env -i HOME="$$HOME" PATH="$$PATH" UV_SYSTEM_CERTS=1 UV_CUSTOM_COMPILE_COMMAND="make requirements" \
+	$(PY) -m uv pip compile --quiet --no-config --upgrade --universal --python-version 3.11 --all-extras pyproject.toml
+requirements: setup-quiet  ## pin again: pyproject.toml -> requirements.txt and requirements/spark-*.txt, newest versions that fit
+	@$(COMPILE) --output-file requirements.txt
+	@for version in $(OTHER_VERSIONS); do \
+		echo "pyspark==$$version.*" | $(COMPILE) --constraints - --output-file requirements/spark-$$version.txt || exit 1; done
+	@! grep -nE '://|--(index|extra|find)|$(CURDIR)' requirements.txt requirements/*.txt
+	@for file in requirements.txt requirements/*.txt; do echo "$$file: $$(grep -c '==' $$file) pinned packages"; done
 
 audit: setup-quiet  ## ask PyPI which pinned packages have known vulnerabilities; says so if it cannot
 	@$(PY) scripts/audit.py requirements.txt

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import zlib
 from collections.abc import Iterator
+from importlib.metadata import version
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -36,16 +38,57 @@ def _is_spark_example(item: pytest.Item) -> bool:
     )
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """What make versions asks for."""
+    parser.addoption("--fraction", type=int, default=1, help="run one test in so many, chosen by the test's name")
+    parser.addoption("--part", type=int, default=0, help="which of these parts, from 0")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the mark of tests that only some versions of Spark can pass."""
+    config.addinivalue_line("markers", "since(spark, what): needs `what`, which came with this version of Spark")
+    if _older_than("4.2"):
+        # Until 4.2 PySpark left the sockets of collect() and the like to the garbage collector.
+        config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
+
+
+def _older_than(spark: str) -> bool:
+    """Whether the installed Spark is older than this version."""
+    return tuple(map(int, version("pyspark").split(".")[:2])) < tuple(map(int, spark.split(".")))
+
+
+def _lacking(item: pytest.Item) -> str | None:
+    """Why the installed Spark cannot pass a test, in words that name its version."""
+    for mark in item.iter_markers("since"):
+        since, what = mark.args
+        if _older_than(since):
+            return f"PySpark {version('pyspark')} lacks {what}, which came with Spark {since}"
+    return None
+
+
+def _in_part(item: pytest.Item, fraction: int, part: int) -> bool:
+    """Whether a test belongs to a part.  By its name, so that a new test moves no other one."""
+    return zlib.crc32(item.nodeid.encode()) % fraction == part
+
+
 # First, so that -m "not spark" sees the marks.
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what needs a JVM, and run the examples among them last."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Mark what needs a JVM, run the examples among them last, and leave out what is not asked for."""
+    fraction, part = config.getoption("--fraction"), config.getoption("--part")
+    if fraction > 1:
+        left_out = [item for item in items if not _in_part(item, fraction, part)]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if _in_part(item, fraction, part)]
     # Examples that call session() come last and get the session of the `spark` fixture, which would
     # otherwise meet theirs.
     items.sort(key=_is_spark_example)
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or _is_spark_example(item):
             item.add_marker(pytest.mark.spark)
+        lacking = _lacking(item)
+        if lacking is not None:
+            item.add_marker(pytest.mark.skip(reason=lacking))
 
 
 @pytest.fixture(scope="session")

@@ -17,6 +17,7 @@ EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pipeline"
 COMMAND = Path(sys.executable).with_name("spark-pipelines")
 
 
+@pytest.mark.since("4.1", "spark-pipelines")
 @pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.usefixtures("connect_port")

@@ -15,14 +15,14 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from pyspark.sql.pandas.types import to_arrow_type
 
 from dovetail.conditions.names import quoted
+from dovetail.spark.runtime import versions
 
 
 def arrow_type(kind: T.DataType) -> pa.DataType:
     """The Arrow type in which values of a type reach Python, and in which Spark expects them back."""
-    return to_arrow_type(carrier(kind), timezone="UTC")
+    return versions.arrow_type(carrier(kind))
 
 
 def carrier(kind: T.DataType) -> T.DataType:

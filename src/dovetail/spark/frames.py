@@ -20,6 +20,7 @@ from dovetail.conditions.names import quoted
 from dovetail.errors import ArgumentError, UnknownNameError, UnsupportedTypeError, listing, unknown_column
 from dovetail.spark.carriers import arrow_type, carried
 from dovetail.spark.runtime.session import session_in_use
+from dovetail.spark.runtime.versions import spark_version
 
 
 @dataclass(frozen=True)
@@ -238,7 +239,7 @@ def _check_columns(alias: str, frame: DataFrame) -> None:
         ) as error:  # the latter from Arrow, for arrays and maps without an element type
             raise UnsupportedTypeError(
                 f"the column {alias}.{field.name} has the type {field.dataType.simpleString()}, "
-                "which cannot leave the JVM as Arrow",
+                f"which {spark_version()} cannot send as Arrow",
                 accepted="any type that PySpark converts to Arrow",
                 hint="cast the column, or drop it before the join",
             ) from error

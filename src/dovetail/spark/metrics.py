@@ -31,7 +31,8 @@ from dovetail.spark.carriers import carried_fields, restored
 from dovetail.spark.counters import added_up, named_sums, observed, readable, totals
 from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Ledger, Stage, tapped
-from dovetail.spark.routing import arrow_function, cell_function
+from dovetail.spark.routing import arrow_function
+from dovetail.spark.runtime.versions import apply_by_group
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -105,7 +106,9 @@ class Recorder:
         if self.streaming:
             counted = rows.observe(self.name, *(self.sums or named_sums(self.names)))
         else:
-            counted = rows.observe(self._counter_observation(), F.collect_list(counter).alias("cells"))
+            # As text: Spark Connect 4.0 fails to send an array of arrays.
+            cells = F.to_json(F.collect_list(counter))
+            counted = rows.observe(self._counter_observation(), cells.alias("cells"))
         return counted.filter(counter.isNull()).drop(COUNTERS)
 
     def finished(self, rows: DataFrame) -> DataFrame:
@@ -128,7 +131,7 @@ class Recorder:
         """The counters of an action that has finished."""
         finished = [observed(observation, timeout) for observation in self.counters]
         cells = [counts for ledger in self.ledgers for counts in ledger.cells()]
-        cells += [counts for values in finished for counts in values.get("cells", [])]
+        cells += [counts for values in finished for counts in json.loads(values.get("cells") or "[]")]
         raw = totals(self.names, cells)
         if self.results is not None:
             raw["results"] = observed(self.results, timeout)["results"]
@@ -148,7 +151,7 @@ def nesting(stage: Stage, shape: Sequence[Nested], certain: Collection[str] | No
 def _applied(inputs: DataFrame, stage: Stage, schema: T.StructType, by: str | None) -> DataFrame:
     if by is None:
         return inputs.mapInArrow(arrow_function(stage), schema)
-    return inputs.groupBy(by).applyInArrow(cell_function(stage), schema)
+    return apply_by_group(inputs, by, arrow_function(stage), schema)
 
 
 @dataclass

@@ -16,9 +16,8 @@ from pyspark.sql import types as T
 
 from dovetail.columns import layout
 from dovetail.columns.sampling import DEEP, DENSE, SPARSE
+from dovetail.spark.runtime.versions import ArrowFunction
 from dovetail.spark.runtime.worker import plain_refusals, settle
-
-ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 _FIRST_ROW = (1 << 33) - 1
 """monotonically_increasing_id counts the rows of a task in its low 33 bits."""
@@ -93,11 +92,4 @@ def arrow_function(stage: Callable[..., Iterator[pa.RecordBatch]]) -> ArrowFunct
             yield from stage(batches)
         settle(type(stage).__name__)
 
-    return run
-
-
-def cell_function(stage: Callable[..., Iterator[pa.RecordBatch]]) -> ArrowFunction:
-    """A stage as the function that applyInArrow wants; PySpark reads its form off the annotations."""
-    run = arrow_function(stage)
-    run.__annotations__ = {"batches": Iterator[pa.RecordBatch], "return": Iterator[pa.RecordBatch]}
     return run

@@ -33,6 +33,7 @@ from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Recorder
 from dovetail.spark.routing import arrow_function
+from dovetail.spark.runtime.versions import together, transform_with_state
 from dovetail.spark.runtime.worker import plain_refusals, settle
 
 PACKED_ROWS = T.StructType(
@@ -300,8 +301,7 @@ def run_kernel(
         all_rows = all_rows.unionByName(other)
     types = tuple(arrow_type(field.dataType) for field in fields)
     if not recorder.streaming:
-        if partitions is not None:
-            all_rows = all_rows.repartition(partitions, STREAM_CELL)
+        all_rows = together(all_rows, STREAM_CELL, partitions)
         schema = T.StructType([*fields, T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
         stage = _static_cell(make, recorder.names, types, schema.names)
         return recorder.run(all_rows, stage, schema, by=STREAM_CELL, shape=shape)
@@ -309,7 +309,7 @@ def run_kernel(
     recorder.header = CheckpointHeader.of(join)
     processor = opened_on_workers(CellProcessor(make, recorder.names, recorder.header))
     time_mode = "EventTime" if event_time else "None"
-    results = all_rows.groupBy(STREAM_CELL).transformWithState(processor, PACKED_RESULTS, "append", time_mode)
+    results = transform_with_state(all_rows, STREAM_CELL, processor, PACKED_RESULTS, time_mode)
     sent, wanted = (
         list(flat) if shape is None else nested_fields(flat, shape, whole=True)
         for flat in (carried_fields(fields), fields)

@@ -135,21 +135,25 @@ def test_dates_and_strict_matches(spark):
     assert found == {1: None, 2: 1, 5: None}
 
 
-def test_times_of_day_text_and_wide_decimals(spark):
+@pytest.mark.since("4.1", "the type TIME")
+def test_times_of_day(spark):
     before = spark.conf.get("spark.sql.timeType.enabled")
     spark.conf.set("spark.sql.timeType.enabled", "true")
     try:
-        days = spark.sql("SELECT make_time(9, id, 0) AS at, id, CAST(id AS STRING) AS text FROM range(0, 30, 10)")
-        asked = spark.sql("SELECT make_time(9, 14, 59.5) AS at, '10x' AS text")
-        frames = {"a": asked, "b": days}
+        days = spark.sql("SELECT make_time(9, id, 0) AS at, id FROM range(0, 30, 10)")
+        frames = {"a": spark.sql("SELECT make_time(9, 14, 59.5) AS at"), "b": days}
         near = dt.asof_join(frames, time="at", direction="nearest", within="5 minutes")
         assert [row.b.id for row in near.collect()] == [10]
         assert dt.asof_join(frames, time="at", within="4 minutes").count() == 0
-        assert [row.b.id for row in dt.asof_join(frames, time="text").collect()] == [10]
-        assert [row.b.id for row in dt.asof_join(frames, time="text", direction="forward").collect()] == [20]
         assert dt.asof_join(frames, time="at", by="at", how="left").where("b IS NOT NULL").count() == 0
     finally:
         spark.conf.set("spark.sql.timeType.enabled", before)
+
+
+def test_text_and_wide_decimals_as_times(spark):
+    texts = {"a": spark.sql("SELECT '10x' AS t"), "b": spark.sql("SELECT id, string(id) AS t FROM range(0, 30, 10)")}
+    assert [row.b.id for row in dt.asof_join(texts, time="t").collect()] == [10]
+    assert [row.b.id for row in dt.asof_join(texts, time="t", direction="forward").collect()] == [20]
     wide = "CAST({} AS DECIMAL(38,2))"
     left = spark.range(1).selectExpr(f"{wide.format('1e30')} + 7.5 AS t")
     right = spark.range(3).selectExpr(f"{wide.format('1e30')} + id * 5 AS t", "id")

@@ -43,6 +43,7 @@ from dovetail.spark.keys import ddl_of
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
+from dovetail.spark.runtime.versions import TIME_TYPES
 from dovetail.spark.sizes import small_inputs
 from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
 from dovetail.spark.time_columns import time_column
@@ -96,7 +97,7 @@ def asof_facts(frames: Mapping[str, DataFrame], columns: Columns, on: Predicate 
 
 def _compared(left: T.DataType, right: T.DataType, what: str, *, ansi: bool) -> KeyType:
     """The type in which Spark compares two columns; times of day in the finer of their precisions."""
-    if isinstance(left, T.TimeType) and isinstance(right, T.TimeType):
+    if isinstance(left, TIME_TYPES) and isinstance(right, TIME_TYPES):
         return KeyType(f"TIME({max(left.precision, right.precision)})", "int", micros=1)
     return compared_type(left, right, what, ansi=ansi)
 
