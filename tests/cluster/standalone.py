@@ -77,7 +77,7 @@ def build_wheel(into: Path) -> Path:
     """The package as a wheel, built from this checkout."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(into)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return next(into.glob("dovetail-*.whl"))
+    return next(into.glob("dovetail_spark-*.whl"))
 
 
 def warm(shipped: Path, home: Path) -> None:
