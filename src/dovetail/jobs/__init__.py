@@ -15,7 +15,7 @@ __all__ = ["Input", "Job", "Join", "Output", "Session", "read_job"]
 
 
 def __getattr__(name: str) -> object:
-    """A public name, loaded when it is first asked for: plots read progress files, which need none of these packages."""
+    """A public name, loaded when first asked for: plots read progress files, which need none of these packages."""
     if name not in __all__:
         raise AttributeError(f"module 'dovetail.jobs' has no attribute {name!r}")
     try:
