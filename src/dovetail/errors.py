@@ -66,6 +66,28 @@ class JobError(DovetailError, ValueError):
     """A job file cannot be read, or asks for something that cannot be done; the message begins with file:line."""
 
 
+def missing_extra(given: str, extra: str, *, otherwise: str | None = None) -> SetupError:
+    """The error for a package that only an extra of the distribution installs.
+
+    Parameters
+    ----------
+    given
+        What needs which package.
+    extra
+        The name between the brackets.
+    otherwise
+        Another way to get the package.
+
+    Examples
+    --------
+    >>> print(missing_extra("plots need matplotlib, which is not installed", "plots"))
+    plots need matplotlib, which is not installed
+      hint: pip install "dovetail-spark[plots]"
+    """
+    hint = f'pip install "dovetail-spark[{extra}]"'
+    return SetupError(given, hint=f"{hint}, or {otherwise}" if otherwise else hint)
+
+
 def listing(names: Iterable[str], limit: int = 20) -> str:
     """Names in a stable order, cut after `limit` so that a wide table does not bury the message."""
     ordered = sorted(names)

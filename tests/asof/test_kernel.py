@@ -7,8 +7,9 @@ from collections import Counter
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from dovetail.columns.segments import one_batch
 from dovetail.families.asof.encode import KeyNumbers
@@ -27,7 +28,7 @@ def found_by(case: Case) -> Counter:
 
 
 @given(cases())
-@settings(max_examples=150)
+@examples(150)
 def test_every_case_is_the_nested_loop(case):
     assert found_by(case) == case.replace(how="left").expected()
 

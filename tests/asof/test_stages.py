@@ -12,8 +12,9 @@ from unittest.mock import patch
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from dovetail.columns.codes import order_codes
 from dovetail.columns.layout import CELL_NUMBER, TURN
@@ -133,7 +134,7 @@ def run(case: Case, knobs: Knobs) -> list[pa.RecordBatch]:
 
 
 @given(cases(), knobs)
-@settings(max_examples=200)
+@examples(200)
 def test_every_routing_gives_the_nested_loop(case, knobs):
     found = run(case, knobs)
     assert pairs(case, found) == case.expected()

@@ -10,8 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from dovetail.columns.segments import one_batch, pack, unpack
 from dovetail.columns.structs import nest
@@ -185,7 +186,7 @@ def unchosen(case: Case, so_far: Case, watermark: int | None) -> Counter:
 
 
 @given(histories())
-@settings(max_examples=100)
+@examples(100)
 def test_any_cut_any_restart_any_disorder(history):
     case, batches, delay = history
     run = Run(case)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 import dovetail as dt
 from dovetail.conditions.predicates import parse
@@ -180,7 +181,7 @@ STREAMS = {
 
 
 @pytest.mark.usefixtures("_no_job")
-@settings(max_examples=150)
+@examples(150)
 @given(data=st.data())
 def test_joins(static, stream, data):
     name = data.draw(st.sampled_from(sorted(JOINS)), "join")

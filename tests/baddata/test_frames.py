@@ -44,23 +44,26 @@ TYPES = {
 }
 
 
-def joins(r, s):
-    """Joins that pair each row of `r` with the row of `s` that has the same id and v, by family and kind."""
+def joins(r, s, only=None):
+    """Joins that pair each row of `r` with the row of `s` that has the same id and v; all, or `only` those named."""
     two = {"R": r, "S": s}
     exactly = "ABS(R.v - S.v) <= 0"
-    return {
-        "theta": dt.theta_join(two, on="R.id = S.id AND R.v <= S.v"),
-        "theta left": dt.theta_join(two, on=exactly, how="left"),
-        "theta full": dt.theta_join(two, on=f"{exactly} AND (R.id + S.id >= 0 OR R.id < 0)", how="full"),
-        "theta broadcast": dt.theta_join(two, on=exactly, broadcast="S"),
-        "theta in windows": dt.theta_join(two, on="R.v = S.v", window=1000),
-        "window": dt.window_join(two, on="R.id = S.id", time="v", within=0),
-        "window full": dt.window_join(two, on="R.id = S.id", time="v", within=0, how="full"),
-        "asof": dt.asof_join(two, time="v", by="id", how="left", within=0),
-        "best": dt.bestmatch_join(two, on=[dt.closest("v", within=0)], how="left", unmatched="keep"),
-        "best in pages": dt.bestmatch_join(two, on=[dt.closest("v", within=0)], how="full", memory=2, unmatched="keep"),
-        "approx": dt.approx_join(two, on="R.id = S.id AND R.v = S.v", memory=None, policy="exact"),
+    made = {
+        "theta": lambda: dt.theta_join(two, on="R.id = S.id AND R.v <= S.v"),
+        "theta left": lambda: dt.theta_join(two, on=exactly, how="left"),
+        "theta full": lambda: dt.theta_join(two, on=f"{exactly} AND (R.id + S.id >= 0 OR R.id < 0)", how="full"),
+        "theta broadcast": lambda: dt.theta_join(two, on=exactly, broadcast="S"),
+        "theta in windows": lambda: dt.theta_join(two, on="R.v = S.v", window=1000),
+        "window": lambda: dt.window_join(two, on="R.id = S.id", time="v", within=0),
+        "window full": lambda: dt.window_join(two, on="R.id = S.id", time="v", within=0, how="full"),
+        "asof": lambda: dt.asof_join(two, time="v", by="id", how="left", within=0),
+        "best": lambda: dt.bestmatch_join(two, on=[dt.closest("v", within=0)], how="left", unmatched="keep"),
+        "best in pages": lambda: dt.bestmatch_join(
+            two, on=[dt.closest("v", within=0)], how="full", memory=2, unmatched="keep"
+        ),
+        "approx": lambda: dt.approx_join(two, on="R.id = S.id AND R.v = S.v", memory=None, policy="exact"),
     }
+    return {name: make() for name, make in made.items() if only is None or name in only}
 
 
 LEFT = {"theta left", "theta full", "window full", "asof", "best", "best in pages"}
@@ -79,18 +82,30 @@ def by_join(rows):
     }
 
 
+# Every family both ways; what is there once goes both ways.
+WAYS = (
+    {"theta", "theta full", "theta in windows", "window full", "best", "asof", "approx"},
+    {"theta left", "theta broadcast", "window", "best in pages", "asof", "approx"},
+)
+
+
 def test_names_and_types_are_carried(spark):
+    """One side has the odd names and the other the odd types, and the other way round."""
     base = spark.range(4).withColumn("v", F.col("id"))
-    names = [(F.col("id") * 1000 + at).alias(name) for at, name in enumerate(NAMES)]
-    r = base.select("*", *names, *[F.expr(sql).alias(name) for name, sql in TYPES.items()])
-    want = repr(sorted(r.collect()))
-    frames = joins(r, r)
-    found = by_join(united(frames, ["R", "S"]).collect())
-    assert set(found) == set(frames)
-    for name, rows in found.items():
-        assert rows[0].R.__fields__ == r.columns, name
-        for side in ("R", "S"):
-            assert repr(sorted(row[side] for row in rows)) == want, (name, side)
+    named = base.select("*", *[(F.col("id") * 1000 + at).alias(name) for at, name in enumerate(NAMES)])
+    typed = base.select("*", *[F.expr(sql).alias(name) for name, sql in TYPES.items()])
+    rows_of_named, rows_of_typed = (repr(sorted(frame.collect())) for frame in (named, typed))
+    for (r, r_rows), (s, s_rows), chosen in (
+        ((named, rows_of_named), (typed, rows_of_typed), WAYS[0]),
+        ((typed, rows_of_typed), (named, rows_of_named), WAYS[1]),
+    ):
+        found = by_join(united(joins(r, s, chosen), ["R", "S"]).collect())
+        assert set(found) == chosen
+        for name, rows in found.items():
+            assert rows[0].R.__fields__ == r.columns, name
+            assert rows[0].S.__fields__ == s.columns, name
+            assert repr(sorted(row.R for row in rows)) == r_rows, name
+            assert repr(sorted(row.S for row in rows)) == s_rows, name
 
 
 def test_nothing_nulls_and_frames_of_others(spark):
@@ -106,9 +121,8 @@ def test_nothing_nulls_and_frames_of_others(spark):
     }
     frames, want = {}, Counter()
     for case, (r, s, matched, left, right) in pairs.items():
-        for name, frame in joins(r, s).items():
-            if name not in ("theta full", "window full", "asof", "best in pages", "approx"):
-                continue  # these ask most of their families
+        # These ask most of their families.
+        for name, frame in joins(r, s, {"theta full", "window full", "asof", "best in pages", "approx"}).items():
             frames[f"{case}: {name}"] = frame
             want[f"{case}: {name}"] = matched + left * (name in LEFT) + right * (name in RIGHT)
     frames["other session"] = dt.theta_join({"R": rows, "S": other}, on="R.id = S.id AND R.v <= S.v")

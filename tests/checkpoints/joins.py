@@ -92,7 +92,7 @@ def run(joined: DataFrame, place: Path, out: Path) -> DataFrame:
         .start()
     )
     try:
-        query.awaitTermination(120)
+        query.awaitTermination(900)
     finally:
         query.stop()
     # By its files: the log of the sink lacks the batches from before the checkpoint was kept.

@@ -83,7 +83,7 @@ def run(frame) -> list[str]:
     name = f"result_{next(_numbers)}"
     query = frame.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
     try:
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(900)
         assert any(progress["observedMetrics"] for progress in query.recentProgress)
     finally:
         query.stop()

@@ -93,7 +93,7 @@ def _plot(spark, folder: Path) -> list[str]:
     said = [axis.get_title() for axis in dt.plot.histograms(sample, whole, on="A.k").axes]
     joined = dt.window_join(streams(spark, folder, "AB"), on="A.k = B.k", time="t", within="3 seconds")
     query = joined.writeStream.format("noop").trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(900)
     said += [axis.get_ylabel() for axis in dt.plot.rates(query.recentProgress).axes]
     said += [axis.get_title() for axis in dt.plot.partitions([1, 2, 5], [2, 4, 8], algorithms=["prefap"]).axes]
     return said + [axis.get_title() for axis in dt.plot.harvested({"A -> B": [1, 0.5]}).axes[:1]]
@@ -151,7 +151,7 @@ def _other_checkpoint(spark, folder: Path) -> list[str]:
         writer = joined.writeStream.format("noop").option("checkpointLocation", str(place / "checkpoint"))
         query = writer.trigger(availableNow=True).start()
         try:
-            query.awaitTermination(120)
+            query.awaitTermination(900)
         except Exception as error:
             return str(error)
         return "it ran"
@@ -170,7 +170,7 @@ def _check_checkpoint(spark, folder: Path) -> list[str]:
         dt.check_checkpoint(joined(5), place)
         writer = joined(5).writeStream.format("noop").option("checkpointLocation", place)
         query = writer.trigger(availableNow=True).start()
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(900)
         dt.check_checkpoint(joined(5), place)
         with pytest.raises(dt.CheckpointError) as caught:
             dt.check_checkpoint(joined(7), place)

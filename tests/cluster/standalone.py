@@ -54,7 +54,7 @@ class Cluster:
         }
 
     def submit(
-        self, *arguments: str, path: str | None = None, timeout: float = 240
+        self, *arguments: str, path: str | None = None, timeout: float = 900
     ) -> subprocess.CompletedProcess[str]:
         """`spark-submit` with these arguments, the driver's PYTHONPATH beside them; what it says comes back as text."""
         said = self.place / "submit.log"
@@ -67,7 +67,7 @@ class Cluster:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                timeout=240,
+                timeout=900,
                 check=False,
             )
         return subprocess.CompletedProcess(done.args, done.returncode, said.read_text(errors="replace"), "")
@@ -77,7 +77,7 @@ def build_wheel(into: Path) -> Path:
     """The package as a wheel, built from this checkout."""
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(into)]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True)
-    return next(into.glob("dovetail-*.whl"))
+    return next(into.glob("dovetail_spark-*.whl"))
 
 
 def warm(shipped: Path, home: Path) -> None:
@@ -143,7 +143,7 @@ def standalone(place: Path, workers: int = 2) -> Iterator[Cluster]:
             process.wait()
 
 
-def _said(log: Path, pattern: str, *, times: int = 1, seconds: float = 60) -> list[str]:
+def _said(log: Path, pattern: str, *, times: int = 1, seconds: float = 300) -> list[str]:
     """What a log says, once it has said it often enough."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -91,7 +91,7 @@ def test_the_answer_is_the_local_one(report, locally, case):
 
 
 def test_a_folder_of_packages_in_an_archive(cluster, data, shipped, locally):
-    """`pip install --target packages dovetail`, as one archive that Spark unpacks where its executors work."""
+    """`pip install --target packages dovetail-spark`, as one archive that Spark unpacks where its executors work."""
     folder = cluster.place / "packages"
     shutil.unpack_archive(shipped, folder)
     archive = shutil.make_archive(str(folder), "gztar", folder)

@@ -45,7 +45,7 @@ stream = lambda: spark.readStream.schema("id long").parquet(str(place / "in"))
 def run(joined, name):
     query = joined.writeStream.format("memory").queryName(name).option("checkpointLocation", str(place / name))
     query = query.trigger(availableNow=True).start()
-    assert query.awaitTermination(60)
+    assert query.awaitTermination(900)
     assert "dovetail(A,B)" in query.recentProgress[0]["observedMetrics"]
     found = sorted((a.id, b.id) for a, b in spark.table(name).collect())
     assert dt.metrics(query)["results"] == len(found)
@@ -84,7 +84,7 @@ def test_joins_run_on_spark_connect(tmp_path):
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=err,
-            timeout=300,
+            timeout=900,
             check=False,
         )
     assert done.returncode == 0, (tmp_path / "err").read_text()[-4000:]
@@ -113,7 +113,7 @@ def report(tmp_path, data, shipped, locally, connect_port) -> dict:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=subprocess.STDOUT,
-            timeout=400,
+            timeout=900,
             check=False,
         )
     assert done.returncode == 0, (tmp_path / "log").read_text()[-5000:]

@@ -245,7 +245,7 @@ def test_a_stream_runs_until_it_is_ended(tmp_path, end):
             if line.startswith("batch 1,"):
                 end(process)
         errors = process.stderr.read()
-        assert process.wait(timeout=120) == 130, errors
+        assert process.wait(timeout=900) == 130, errors
     assert errors == ""
     assert seen[-1] == "stopped; the next run goes on from here\n"
     assert (last_record(tmp_path)["kind"], last_record(tmp_path)["status"]) == ("end", "stopped")
@@ -284,7 +284,7 @@ def test_a_batch_job_runs_until_it_is_ended(tmp_path):
                     time.sleep(0.2)
                 end_service(process)
         errors = process.stderr.read()
-        assert process.wait(timeout=120) == 130, errors
+        assert process.wait(timeout=900) == 130, errors
     assert (errors, seen) == ("", "stopped before the job was done; the next run starts over\n")
     assert (last_record(tmp_path)["kind"], last_record(tmp_path)["status"]) == ("end", "stopped")
     assert not list((tmp_path / "out").glob("*.parquet"))

@@ -27,7 +27,7 @@ def test_importing_does_not_import_matplotlib():
 def test_without_matplotlib_the_message_has_the_cure(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.delitem(sys.modules, "dovetail.plots.picture", raising=False)
-    with pytest.raises(SetupError, match=r"pip install 'dovetail\[plot\]'"):
+    with pytest.raises(SetupError, match=r'pip install "dovetail-spark\[plots\]"'):
         dt.plot.rates(BATCHES)
 
 

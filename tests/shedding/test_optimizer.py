@@ -8,8 +8,9 @@ from itertools import product
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from dovetail.errors import ArgumentError
 from dovetail.families.shedding.optimizer.drop_rates import keep_rates, kept_work
@@ -163,7 +164,7 @@ def test_dropping_looks_into_the_thinned_window_first():
     assert all(orders[i, 0] == thin for i in range(3) if i != thin)
 
 
-@settings(max_examples=20)
+@examples(20)
 @given(seed=seeds, z=st.floats(0.05, 0.9), m=st.integers(2, 3))
 def test_dropping_stays_with_its_rates(seed, z, m):
     """Rates in use stay where nothing changed, and follow the throttle from there."""

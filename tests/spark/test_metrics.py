@@ -10,7 +10,7 @@ import dovetail as dt
 
 def finished(frame):
     query = frame.writeStream.format("noop").trigger(availableNow=True).start()
-    assert query.awaitTermination(120)
+    assert query.awaitTermination(900)
     return query
 
 
@@ -26,7 +26,7 @@ def folder(tmp_path):
 def test_a_query_is_added_up_over_its_micro_batches(spark, folder, name):
     joined = JOINS[name](streams(spark, folder))
     collected = joined.writeStream.format("memory").queryName(f"metrics_{name}").trigger(availableNow=True).start()
-    assert collected.awaitTermination(120)
+    assert collected.awaitTermination(900)
     total = dt.metrics(collected)
     assert total["rows"] == 32
     assert total["results"] == spark.table(f"metrics_{name}").count() > 0

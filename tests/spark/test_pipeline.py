@@ -31,7 +31,7 @@ def test_the_example_makes_its_tables(tmp_path):
     spec.write_text(text.replace("file:///tmp/dovetail-pipeline", place.as_uri()), encoding="utf-8")
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     done = subprocess.run(
-        [str(COMMAND), "run"], cwd=place, env=environment, capture_output=True, text=True, timeout=400, check=False
+        [str(COMMAND), "run"], cwd=place, env=environment, capture_output=True, text=True, timeout=900, check=False
     )
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     seen = {name: pq.read_table(place / "data" / name).to_pylist() for name in "ABC"}

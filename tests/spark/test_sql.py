@@ -182,7 +182,7 @@ def test_streams_and_what_is_said_of_them(spark, tables, cameras, capsys):
     told = capsys.readouterr().out
     assert told.startswith("SQL statement, stream\n  FROM in line 1: A, B: Dovetail (window): it has windows\n")
     assert "from WHERE  A.ObjID = B.ObjID; A.label <> 'item 0'" in told
-    assert started(seen, "seen", "append").awaitTermination(120)
+    assert started(seen, "seen", "append").awaitTermination(900)
     expected = dt.sql(text.format("first"), first=tables["Camera1"], second=tables["Camera2"])
     assert rows(spark.table("seen")) == rows(expected)
     with pytest.raises(UnboundedJoinError, match="WINDOW"):
@@ -196,7 +196,7 @@ def test_aggregates_around_a_join_of_streams(spark, tables, cameras):
     expected = rows(dt.sql(text, A=tables["Camera1"], B=tables["Camera2"]))
     assert expected
     for mode in ("complete", "update"):
-        assert started(counted, f"counted_{mode}", mode).awaitTermination(120)
+        assert started(counted, f"counted_{mode}", mode).awaitTermination(900)
         assert rows(spark.table(f"counted_{mode}")) == expected
     with pytest.raises(AnalysisException, match="aggregations without watermark"):
         started(counted, "never", "append")

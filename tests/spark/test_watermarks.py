@@ -57,7 +57,7 @@ def test_a_row_of_next_year_moves_nothing(spark, tmp_path, guarded):
     name = f"early_{guarded}"
     query = joined.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
     try:
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(900)
         observed = [report["observedMetrics"] for report in query.recentProgress if report["numInputRows"]]
     finally:
         query.stop()

@@ -21,7 +21,7 @@ def test_importing_it_does_not_import_pyspark_and_leaves_the_function():
         "assert callable(dt.sql)\n"
         "assert not any(name.split('.')[0] == 'pyspark' for name in sys.modules)"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=900)
 
 
 def test_conditions_are_slices_of_the_text():

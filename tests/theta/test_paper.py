@@ -8,8 +8,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from dovetail.errors import ArgumentError
 from dovetail.families.theta.paper.layouts import balance, cross, layout, matches_per_pair
@@ -109,7 +110,7 @@ def _check(found, r: Values, s: Values, op: str) -> None:
 # --- every layout is complete -----------------------------------------------------------------------------
 
 
-@settings(max_examples=400, deadline=None)
+@examples(400)
 @given(
     sides=_sides,
     algorithm=st.sampled_from(ALGORITHMS),
@@ -136,7 +137,7 @@ def test_any_layout_is_complete(sides, algorithm, op, partitions, window):
     _check(layout(algorithm, r, s, op=op, partitions=partitions, window=window), r, s, op)
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300)
 @given(
     sides=_sides,
     op=st.sampled_from(OPERATORS),
@@ -155,7 +156,7 @@ def test_any_switch_setting_is_complete(sides, op, partitions, window, prefilter
     _check(found, r, s, op)
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(sides=_sides, op=st.sampled_from(OPERATORS))
 def test_prefilter_removes_exactly_the_hopeless_rows(sides, op):
     r, s = sides
@@ -165,7 +166,7 @@ def test_prefilter_removes_exactly_the_hopeless_rows(sides, op):
     np.testing.assert_array_equal(keep_s, matches.any(axis=0))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(sides=_sides, op=st.sampled_from(OPERATORS), partitions=st.integers(1, 12))
 def test_every_surviving_pair_of_the_partition_filter_has_a_match(sides, op, partitions):
     r, s = sides
@@ -339,7 +340,7 @@ def test_refuses_a_nan_position_and_mixed_lengths():
         Values(np.zeros(2), np.zeros(2))
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200)
 @given(st.lists(_floats, max_size=40))
 def test_codes_keep_the_order_of_floats(numbers):
     array = np.array(numbers, np.float64)

@@ -10,8 +10,9 @@ from itertools import product
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from dovetail.conditions.join_kind import HOWS
 from dovetail.families.theta.spec import ALGORITHMS
@@ -71,7 +72,7 @@ def test_rows_may_differ_from_those_that_decided_where_they_go(algorithm, data, 
     ("how", "small"),
     [("inner", "R"), ("inner", "S"), ("left", "S"), ("right", "R"), ("semi", "S"), ("anti", "S")],
 )
-@settings(max_examples=25)
+@examples(25)
 @given(case=cases(), knobs=knobs)
 def test_beside(case, how, small, knobs):
     check(case, how, broadcast=small, knobs=knobs)

@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from tests.examples import examples
 
 from dovetail import reference
 from dovetail.columns.segments import pack, unpack
@@ -226,7 +227,7 @@ def test_all_hows_of_count_windows_are_right_in_the_end(data, rows, how, algorit
 
 
 @given(st.data(), st.sampled_from(HOWS), st.sampled_from(ALGORITHMS))
-@settings(max_examples=200)
+@examples(200)
 def test_time_windows_are_the_definition(data, how, algorithm):
     """Rows come in any order; those of a window that the watermark has passed are late, and only those."""
     sql = data.draw(st.sampled_from(list(CONDITIONS) if algorithm == "auto" else COMPARISONS))

@@ -48,9 +48,16 @@ ModeOption = Annotated[
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        typer.echo(f"dovetail {version('dovetail')} (PySpark {version('pyspark')})")
+        from dovetail import __version__
+
+        try:
+            spark = f"PySpark {version('pyspark')}"
+        except PackageNotFoundError:
+            # One that spark-submit brings has no metadata; asking it would load it.
+            spark = "no PySpark installed"
+        typer.echo(f"dovetail {__version__} ({spark})")
         raise typer.Exit
 
 

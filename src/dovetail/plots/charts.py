@@ -1,6 +1,6 @@
 """Charts of the metrics, as matplotlib figures that also show themselves in notebooks.
 
-matplotlib is an optional package: ``pip install 'dovetail[plot]'``.  Importing this module does not import it.
+matplotlib is an optional package: ``pip install "dovetail-spark[plots]"``.  Importing this module does not import it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from dovetail.errors import MOST_PARTITIONS, ArgumentError, SetupError, is_whole
+from dovetail.errors import MOST_PARTITIONS, ArgumentError, is_whole, missing_extra
 from dovetail.jobs.progress import Record, read_records, record_of
 
 if TYPE_CHECKING:
@@ -36,10 +36,7 @@ def _drawing() -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or not error.name.startswith("matplotlib"):
             raise
-        raise SetupError(
-            "plots need matplotlib, which is not installed",
-            hint="pip install 'dovetail[plot]', or pip install matplotlib",
-        ) from None
+        raise missing_extra("plots need matplotlib, which is not installed", "plots") from None
 
 
 def rates(progress: Sequence[Mapping[str, Any]] | str | Path) -> Picture:

@@ -1,5 +1,5 @@
 """The only folder that imports PySpark."""
 
-from dovetail.spark.runtime.versions import check_version
+from dovetail.spark.runtime.presence import check_pyspark
 
-check_version()
+check_pyspark()

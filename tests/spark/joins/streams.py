@@ -36,7 +36,7 @@ def run(joined: DataFrame, place: Path) -> list[dict]:
         .start()
     )
     try:
-        assert query.awaitTermination(180)
+        assert query.awaitTermination(900)
         observed = [progress["observedMetrics"] for progress in query.recentProgress]
         return [next(iter(found.values())).asDict() for found in observed if found]
     finally:

@@ -61,7 +61,7 @@ def run(spark, folder: Path, shed, name: str, **more):
     )
     query = joined.writeStream.format("memory").queryName(name).trigger(availableNow=True).start()
     try:
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(900)
         observed = [
             next(iter(p["observedMetrics"].values())).asDict() for p in query.recentProgress if p["numInputRows"]
         ]

@@ -30,7 +30,7 @@ def test_every_micro_batch_reads_the_table(spark, tmp_path):
         writer = pairs.writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "checkpoint"))
         query = writer.trigger(availableNow=True).start(str(tmp_path / "out"))
         try:
-            assert query.awaitTermination(120)
+            assert query.awaitTermination(900)
         finally:
             query.stop()
         return {tuple(row) for row in spark.read.parquet(str(tmp_path / "out")).where(f"a = {number}").collect()}

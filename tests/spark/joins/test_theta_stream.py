@@ -248,7 +248,7 @@ def test_stream_beside_a_static_input(spark, tmp_path):
         union = part if union is None else union.unionAll(part)
     query = union.writeStream.format("memory").queryName("beside").trigger(availableNow=True).start()
     try:
-        assert query.awaitTermination(120)
+        assert query.awaitTermination(900)
         progress = query.recentProgress
     finally:
         query.stop()

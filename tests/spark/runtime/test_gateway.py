@@ -93,7 +93,7 @@ spark.stop()
 def test_a_session_shows_nothing_of_workers_that_do_well(tmp_path):
     """The workers of a stateful operator print lines, and a worker that Spark hangs up on prints a trace."""
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, cwd=tmp_path, check=True, timeout=300
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, cwd=tmp_path, check=True, timeout=900
     )
     assert (done.stdout, done.stderr) == ("10\n5\n", "")
 
@@ -117,7 +117,7 @@ def failing(batches):
 spark.range(3).mapInArrow(failing, "x long").collect()
 """
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False, timeout=300
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=tmp_path, check=False, timeout=900
     )
     assert done.returncode == 1
     assert "a worker has something to say" in done.stderr
@@ -157,7 +157,7 @@ print(count())
 def test_sigterm_leaves_the_processes_of_a_sheltered_session_alone(kind, tmp_path):
     """A service manager sends it to all processes of a service; the program decides when they end."""
     done = subprocess.run(
-        [sys.executable, "-c", SHELTERED, kind], capture_output=True, text=True, cwd=tmp_path, check=False, timeout=300
+        [sys.executable, "-c", SHELTERED, kind], capture_output=True, text=True, cwd=tmp_path, check=False, timeout=900
     )
     processes, *counted = done.stdout.splitlines()
     assert len(processes.split()) >= 4, "the JVM, a daemon and two workers"

@@ -22,9 +22,6 @@ from pyspark.util import PythonEvalType
 
 from dovetail.errors import SetupError
 
-OLDEST, NEWEST = (4, 0), (4, 3)
-"""The releases that the tests run on.  A newer one is not refused: nobody knows yet what it cannot do."""
-
 # timezone= replaced timestamp_utc= in 4.2; both stand for instants in UTC.
 _TAKES_TIMEZONE = "timezone" in inspect.signature(to_arrow_type).parameters
 # The type TIME came with 4.1.  Where it is missing, no column has it.
@@ -40,21 +37,6 @@ ArrowFunction = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 def spark_version() -> str:
     """The version of PySpark in words, for messages."""
     return f"PySpark {pyspark.__version__}"
-
-
-def check_version() -> None:
-    """Refuse a PySpark that is too old, before something that it lacks is missing."""
-    found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
-    if found < OLDEST:
-        raise SetupError(
-            f"{spark_version()} is too old",
-            accepted=f"PySpark {_dotted(OLDEST)} to {_dotted(NEWEST)}",
-            hint='install a newer one, such as: pip install "pyspark>=4.0,<4.4"',
-        )
-
-
-def _dotted(version: tuple[int, int]) -> str:
-    return ".".join(map(str, version))
 
 
 def arrow_type(kind: T.DataType) -> pa.DataType:
