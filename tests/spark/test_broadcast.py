@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import redirect_stdout
 from io import StringIO
 
@@ -110,6 +111,13 @@ def test_what_other_threads_print_meanwhile_is_theirs():
         other.start()
         other.join()
     assert (kept.getvalue(), printed.getvalue()) == ("the plan\n", "from another thread\n")
+
+
+def test_estimates_in_several_threads(spark, capsys):
+    frames = [spark.range(10 + at) for at in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(estimated_bytes, frames)) == [8 * (10 + at) for at in range(40)]
+    assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("join", ["theta_join", "asof_join"])

@@ -33,6 +33,8 @@ _FAITHFUL = frozenset(
 It takes others, such as explode and functions that return many rows, for operators that yield what they get.
 """
 
+_EXPLAINING = threading.Lock()
+
 
 def small_inputs(frames: Mapping[str, DataFrame]) -> dict[str, int]:
     """The bytes of the static inputs that Spark would broadcast; their order is that of the frames."""
@@ -93,6 +95,7 @@ class _Captured(StringIO):
 
 def _explained(frame: DataFrame) -> str:
     """What ``explain`` prints: it has no way to return it."""
-    with redirect_stdout(_Captured(sys.stdout)) as printed:
+    # One at a time: two threads that put the standard output back in another order would print on the screen.
+    with _EXPLAINING, redirect_stdout(_Captured(sys.stdout)) as printed:
         frame.explain(mode="cost")
     return printed.getvalue()
