@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import count
 from datetime import timedelta
+from itertools import count
 from typing import TYPE_CHECKING
 
 from dovetail.api.arguments import CONDITION, takes_inputs

@@ -132,7 +132,9 @@ class Clauses:
 
     def _between_commas(self, span: Span) -> list[Span]:
         commas = self._positions(span, TokenType.COMMA)
-        return [Span(*ends) for ends in zip([span.start, *(at + 1 for at in commas)], [*commas, span.stop], strict=True)]
+        return [
+            Span(*ends) for ends in zip([span.start, *(at + 1 for at in commas)], [*commas, span.stop], strict=True)
+        ]
 
     def _ands(self, span: Span) -> list[int]:
         """The ANDs that join conditions, without those that belong to a BETWEEN."""

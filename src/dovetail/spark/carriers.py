@@ -1,8 +1,8 @@
 """Types that PySpark does not convert to Arrow, and the types in which their values travel.
 
 A column that a join only carries may have any type.  Months and years of an interval travel as a number, texts of
-declared length as texts, a calendar interval as its text, and what has no values as booleans; inside structs, arrays and
-maps, too.  :func:`arrowed` puts values into that form before they go to Python, :func:`restored` gives them their
+declared length as texts, a calendar interval as its text, and what has no values as booleans; inside structs, arrays
+and maps, too.  :func:`arrowed` puts values into that form before they go to Python, :func:`restored` gives them their
 types back.  Frames of other types pass both as they are.
 """
 
@@ -18,6 +18,7 @@ from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 
 from dovetail.conditions.names import quoted
+
 
 def arrow_type(kind: T.DataType) -> pa.DataType:
     """The Arrow type in which values of a type reach Python, and in which Spark expects them back."""

@@ -18,9 +18,7 @@ from dovetail.reference.asof import asof_join, asof_lookups
 from .streams import put, run, source, written
 
 SCHEMA = "id long, k string, t timestamp, v double"
-FILES = pa.schema(
-    [("id", pa.int64()), ("k", pa.string()), ("t", pa.timestamp("us", "UTC")), ("v", pa.float64())]
-)
+FILES = pa.schema([("id", pa.int64()), ("k", pa.string()), ("t", pa.timestamp("us", "UTC")), ("v", pa.float64())])
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 pytestmark = pytest.mark.usefixtures("few_partitions")

@@ -116,9 +116,7 @@ def _with_lone_rows(results: DataFrame, frames: Mapping[str, DataFrame], roles: 
         keys = [F.expr(sql) for sql, of in named.items() if of == alias]
         kinds = [field.dataType for field in side.select(*keys).schema.fields] if keys else []
         keys = [_told_apart(key, kind, alias) for key, kind in zip(keys, kinds, strict=True)]
-        mine, theirs = (
-            [key.alias(f"#{letter}{at}") for at, key in enumerate(keys)] for letter in ("mine", "theirs")
-        )
+        mine, theirs = ([key.alias(f"#{letter}{at}") for at, key in enumerate(keys)] for letter in ("mine", "theirs"))
         known = results.select(*theirs, F.lit(True).alias("#known"))
         same = reduce(
             lambda a, b: a & b,

@@ -87,8 +87,7 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
         rests=tuple(conjuncts.rests),
         shuffle_partitions=shuffle_partitions(frames),
         payload_types={
-            alias: tuple(arrow_type(field.dataType) for field in frame.schema.fields)
-            for alias, frame in frames.items()
+            alias: tuple(arrow_type(field.dataType) for field in frame.schema.fields) for alias, frame in frames.items()
         },
     )
 

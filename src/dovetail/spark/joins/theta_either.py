@@ -16,6 +16,7 @@ from dovetail.plan.theta_either import EitherPlan
 from dovetail.spark.frames import Side
 from dovetail.spark.metrics import Handle, attach, handle_of
 
+
 def settled(frames: Mapping[str, DataFrame], predicate: Predicate) -> Predicate:
     """The condition, in which an IN counts as equalities only where all that it compares is of one type.
 
