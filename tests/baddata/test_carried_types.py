@@ -139,9 +139,7 @@ def test_through_streams(spark, tmp_path):
         frames = {
             "window": dt.window_join({"R": r, "S": s}, on=on, time="t", within="0 seconds", how="full"),
             "asof": dt.asof_join({"R": r, "S": s}, time="t", by="id", within="0 seconds", how="left"),
-            "best": dt.bestmatch_join(
-                {"R": r, "S": s}, by="id", on=[dt.closest("t", within="0 seconds")], disorder="watermark", time="t"
-            ),
+            "best": dt.bestmatch_join({"R": r, "S": s}, by="id", on=[dt.closest("t", within="0 seconds")]),
             "theta": dt.theta_join({"R": r, "S": static}, on=on),
         }
         for name, frame in frames.items():
