@@ -186,19 +186,10 @@ def test_inputs_that_are_no_frames(frames, spark):
     assert "the aliases 'R' and 'r' differ only in case" in message(ArgumentError, {"R": r, "r": r}, on=on)
 
 
-def test_columns_that_cannot_be_carried(frames, spark):
+def test_two_columns_of_one_name(frames, spark):
     r, on = frames["R"], "R.id < S.id"
     twice = r.select("id", r.price.alias("ID"))
     assert "the input 'S' has two columns named 'ID'" in message(ArgumentError, {"R": r, "S": twice}, on=on)
-    for made, shown in (
-        ("INTERVAL 1 MONTH", "interval month"),
-        ("MAKE_INTERVAL(1, 2)", "interval"),
-        ("ARRAY(MAKE_INTERVAL(1, 2))", "array<interval>"),
-    ):
-        odd = r.selectExpr("id", f"{made} AS odd")
-        text = message(UnsupportedTypeError, {"R": r, "S": odd}, on=on)
-        assert f"the column S.odd has the type {shown}" in text
-        assert "cast the column, or drop it before the join" in text
 
 
 def test_more_than_two_inputs(frames):

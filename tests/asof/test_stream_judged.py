@@ -1,4 +1,4 @@
-"""As-of joins of streams whose pairs have still to be judged, against the nested loop: any cut, restart and disorder."""
+"""As-of joins of streams whose pairs have still to be judged, against the nested loop."""
 
 from __future__ import annotations
 

@@ -47,9 +47,14 @@ TYPES = {
         f"array(named_struct('a b', {MOST}, 'q''s', map(1, named_struct('c', {CALENDAR}, 'd', NULL)), 'e', array()))",
         "array(NULL)", "CAST({} AS STRING)",
     ),
-    "twins": ("named_struct('a', 1, 'A', 'x', 'a', 2.5)", "named_struct('a', 3, 'A', '', 'a', 0.5)", "CAST({} AS STRING)"),
+    "twins": (
+        "named_struct('a', 1, 'A', 'x', 'a', 2.5)", "named_struct('a', 3, 'A', '', 'a', 0.5)", "CAST({} AS STRING)",
+    ),
     "twins of months": (f"named_struct('a', {MOST}, 'a', 1)", "NULL", "CAST({} AS STRING)"),
-    "points": (f"array(named_struct('p', st_geomfromwkb({POINT})))", "array()", "CAST(transform({}, x -> hex(st_asbinary(x.p))) AS STRING)"),
+    "points": (
+        f"array(named_struct('p', st_geomfromwkb({POINT})))", "array()",
+        "CAST(transform({}, x -> hex(st_asbinary(x.p))) AS STRING)",
+    ),
     "no fields": ("struct()", "NULL", "CAST({} AS STRING)"),
 }  # fmt: skip
 
@@ -134,9 +139,7 @@ def test_through_streams(spark, tmp_path):
         frames = {
             "window": dt.window_join({"R": r, "S": s}, on=on, time="t", within="0 seconds", how="full"),
             "asof": dt.asof_join({"R": r, "S": s}, time="t", by="id", within="0 seconds", how="left"),
-            "best": dt.bestmatch_join(
-                {"R": r, "S": s}, by="id", on=[dt.closest("t", within="0 seconds")], disorder="watermark", time="t"
-            ),
+            "best": dt.bestmatch_join({"R": r, "S": s}, by="id", on=[dt.closest("t", within="0 seconds")]),
             "theta": dt.theta_join({"R": r, "S": static}, on=on),
         }
         for name, frame in frames.items():

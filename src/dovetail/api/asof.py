@@ -55,8 +55,8 @@ def asof_join(
         intervals or numbers.
     by : str, list of str or dict, optional
         Columns that must be equal: a name, several, or a mapping from each alias to its own.  Structs and arrays are
-        equal where Spark says so: NULL inside them equals NULL.  Of three and more inputs, a mapping may leave the first
-        out, whose columns are then called alike, and inputs without keys.
+        equal where Spark says so: NULL inside them equals NULL.  Of three and more inputs, a mapping may leave out the
+        first, whose columns are then called alike, and inputs without keys.
     direction : {"backward", "forward", "nearest"}, default "backward"
         ``backward`` takes the latest row at or before, ``forward`` the earliest at or after, ``nearest`` the nearer of
         the two, and the earlier one where both are equally near.

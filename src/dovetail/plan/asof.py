@@ -222,8 +222,8 @@ def plan_asof(
                 f"on={conditions.text!r} of two streams with how={options.how!r} holds a condition that only Spark can "
                 f"evaluate: {readable(conditions.rests[0])}. Spark's verdicts on the rows of {left!r} come one by one, "
                 f"and none says that a row of {right!r} is nobody's match",
-                accepted="how='inner', 'left', 'semi' or 'anti', or equalities, inequalities, differences within a bound "
-                "and <> between columns of streams",
+                accepted="how='inner', 'left', 'semi' or 'anti', or equalities, inequalities, differences within a "
+                "bound and <> between columns of streams",
                 hint="compute a column before the join, and compare it",
             )
         if conditions is not None and conditions.between and within is None:

@@ -63,8 +63,8 @@ def lookups(
     first, *others = inputs
     if how not in _HOWS:
         raise ArgumentError(
-            f"how={how!r} of {len(inputs)} inputs: a row of {others[0]!r} that is nobody's match stands beside no row of "
-            "the others",
+            f"how={how!r} of {len(inputs)} inputs: a row of {others[0]!r} that is nobody's match stands beside no row "
+            "of the others",
             accepted=f"{listing(_HOWS)}, or two inputs",
         )
     if broadcast is not None and broadcast not in others:

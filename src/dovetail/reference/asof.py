@@ -104,7 +104,7 @@ def asof_lookups(
     [{'a': {'t': 2}}]
     """
     first, *others = inputs
-    results = []
+    results: list[Joined] = []
     for row in inputs[first]:
         found: Joined = {first: row}
         for alias in others:

@@ -1,8 +1,8 @@
 """Types that PySpark does not convert to Arrow, and the types in which their values travel.
 
 A column that a join only carries may have any type.  Months and years of an interval travel as a number, texts of
-declared length as texts, a calendar interval as its text, and what has no values as booleans; inside structs, arrays and
-maps, too.  :func:`arrowed` puts values into that form before they go to Python, :func:`restored` gives them their
+declared length as texts, a calendar interval as its text, and what has no values as booleans; inside structs, arrays
+and maps, too.  :func:`arrowed` puts values into that form before they go to Python, :func:`restored` gives them their
 types back.  Frames of other types pass both as they are.
 """
 

@@ -346,7 +346,7 @@ def test_streams_that_would_never_end_are_refused(spark, tmp_path):
     with pytest.raises(UnboundedJoinError, match="none could ever be forgotten"):
         dt.asof_join({"a": marked, "b": marked}, time="t", on="a.n > b.n")
     with pytest.raises(ArgumentError, match="a condition that only Spark can evaluate"):
-        dt.asof_join({"a": marked, "b": marked}, time="t", on="(a.n + b.n) % 2 = 0", within="1 hour")
+        dt.asof_join({"a": marked, "b": marked}, time="t", on="(a.n + b.n) % 2 = 0", within="1 hour", how="full")
     with pytest.raises(UnboundedJoinError, match="might still find one, for ever"):
         dt.asof_join({"a": marked, "b": spark.createDataFrame([], LEFT)}, time="t", how="full")
     with pytest.raises(UnsupportedTypeError, match="bigint in the stream"):

@@ -1,14 +1,14 @@
 """As-of joins of streams with conditions that only Spark can evaluate.
 
-Whether a pair satisfies them nobody knows until it has left the state.  So no left row has a match so far, and all right
-rows that may be one have to stay until the row is final:
+Whether a pair satisfies them nobody knows until it has left the state.  So no left row has a match so far, and all
+right rows that may be one have to stay until the row is final:
 
     backward    when the watermark passes its own time
     forward     when the watermark passes its own time + within
     nearest     the same
 
-Then all its candidates leave together, the best one first.  Spark judges them on their way, and a stage behind it in the
-same task keeps the first that it approved (:class:`dovetail.families.asof.judged.FinishStage`): no second state is
+Then all its candidates leave together, the best one first.  Spark judges them on their way, and a stage behind it in
+the same task keeps the first that it approved (:class:`dovetail.families.asof.judged.FinishStage`): no second state is
 needed.  A right row that is nobody's match cannot be told in this way, for the verdicts on it come one by one.
 """
 
