@@ -19,7 +19,7 @@ die() {
 
 # What an environment is made from.  The path counts, since the editable install points at it.
 wanted() {
-    { pwd; "$BASE" --version; cat "$1" pyproject.toml; } | sha256sum | cut -d' ' -f1
+    { pwd; "$BASE" --version; cat "$1" pyproject.toml; } | cksum
 }
 
 # The Python of a version, in an environment that holds what its file pins; 4.3 is what make setup installs.
@@ -54,6 +54,7 @@ make_environment() {
     printf '%s\n' "$want" >"$folder/dovetail-stamp"
 }
 
+[ $# -gt 0 ] || die "which versions? For example: scripts/versions.sh 4.0 4.1"
 marks="spark and not cluster"
 case "${CI:-}" in true | 1) ;; *) marks="$marks and not slow" ;; esac
 failed=()
@@ -76,7 +77,8 @@ for version in "$@"; do
         --part "$((${version#*.} % FRACTION))" ${ARGS:-} 2>&1 | tee "$log"; then
         failed+=("$version")
     fi
-    summary+=("Spark $spark: $(grep -E '(passed|failed|error).* in [0-9.]+s' "$log" | tail -n 1 | tr -d '=' | sed 's/^ *//; s/ *$//'); $(((SECONDS - begin + 30) / 60)) min")
+    counts="$(grep -E '(passed|failed|error|skipped).* in [0-9.]+s' "$log" | tail -n 1 | tr -d '=' | sed 's/^ *//; s/ *$//' || true)"
+    summary+=("Spark $spark: ${counts:-pytest did not end}; $(((SECONDS - begin + 30) / 60)) min")
 done
 for line in "${summary[@]}"; do say "$line"; done
 if [ "${#failed[@]}" -gt 0 ]; then die "failed on: ${failed[*]}"; fi
