@@ -149,7 +149,8 @@ def asof_join(
         )
 
         def join(two: Mapping[str, DataFrame], lookup: Lookup) -> DataFrame:
-            small = broadcast if broadcast == lookup.alias else None
+            # An alias is for one input; False is for all of them.
+            small = broadcast if broadcast in (False, lookup.alias) else None
             told = replace(options, how=lookup.how, broadcast=small)
             where = None if lookup.on is None else parse(lookup.on, {alias: columns_of[alias] for alias in two})
             return _joined(two, lookup.columns, where, told, lookup.within)

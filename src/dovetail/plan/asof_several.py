@@ -13,6 +13,7 @@ from dovetail.errors import ArgumentError, UnboundedJoinError, listing, unknown_
 from dovetail.families.asof.spec import Within, names_of
 from dovetail.plan.asof import AsofPlan
 from dovetail.plan.asof_columns import Columns
+from dovetail.plan.broadcast import Broadcast, check_broadcast
 
 _HOWS: dict[How, How] = {"inner": "inner", "left": "left", "semi": "semi", "anti": "left"}
 """How each input is joined: a row that one of them has no match for is told by its NULL."""
@@ -57,7 +58,7 @@ def lookups(
     ties: object,
     within: object,
     on: Predicate | None,
-    broadcast: str | None,
+    broadcast: Broadcast,
 ) -> tuple[Lookup, ...]:
     """The joins that a call with three and more inputs is made of, a stream's first; or why it is none."""
     first, *others = inputs
@@ -67,7 +68,8 @@ def lookups(
             "of the others",
             accepted=f"{listing(_HOWS)}, or two inputs",
         )
-    if broadcast is not None and broadcast not in others:
+    check_broadcast(broadcast)
+    if broadcast and broadcast not in others:
         raise unknown_alias(str(broadcast), others, where=f"broadcast={broadcast!r}")
     late = [alias for alias in others if alias in streams]
     if len(late) > 1:
