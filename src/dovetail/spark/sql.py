@@ -17,6 +17,7 @@ from dovetail.plan.sql import JoinPlan, SelectPlan, StatementPlan
 from dovetail.spark.frames import same_session
 from dovetail.spark.metrics import Handle, attach, handle_of
 from dovetail.spark.runtime.session import session_in_use
+from dovetail.spark.runtime.versions import natural_ignores_case
 from dovetail.spark.watermarks import watermark_delay
 from dovetail.statements.attributes import Offer, offered
 from dovetail.statements.calls import Facts, JoinCall, JoinInput, refuse_doubles
@@ -216,16 +217,28 @@ class _Lowering:
         joined = self._join_functions[call.family](inputs, **call.options)
         number = len(self._joins)
         self._joins.append(joined)
-        offer = offered(block, call.slice, facts.columns, case_sensitive=self._case_sensitive)
+        offer = self._offered(block, call.slice, facts)
         frame, further = hidden(joined, number, call, offer)
         self._made[f"__dovetail_{number}"] = frame
         self._edits.replace(call.slice, from_clause(call, number, offer, further))
         self._concealed[call.slice] = (concealed(call, number, offer, further), offer)
         return JoinPlan(call.family, call.why, handle_of(joined, "sql").plan)
 
+    def _offered(self, block: Block, within: Slice, facts: Facts) -> Offer:
+        # Spark is asked only where it matters.
+        asked = not self._case_sensitive and any(join.natural for join in block.joins)
+        ignores_case = not asked or natural_ignores_case(self._session)
+        return offered(
+            block,
+            within,
+            facts.columns,
+            case_sensitive=self._case_sensitive,
+            natural_ignores_case=ignores_case,
+        )
+
     def _input(self, one: JoinInput, block: Block, relations: Mapping[str, DataFrame], facts: Facts) -> DataFrame:
         if one.prefix is not None:
-            offer = offered(block, one.prefix, facts.columns, case_sensitive=self._case_sensitive)
+            offer = self._offered(block, one.prefix, facts)
             return self._query(input_query(one, self._edits.render(one.prefix), offer, facts.columns), block.scopes)
         if not one.nested and not one.keys and not one.conditions:
             return relations[one.members[0]]

@@ -49,9 +49,16 @@ class Offer:
 
 
 def offered(
-    block: Block, within: Slice, columns: Mapping[str, Sequence[str]], *, case_sensitive: bool = False
+    block: Block,
+    within: Slice,
+    columns: Mapping[str, Sequence[str]],
+    *,
+    case_sensitive: bool = False,
+    natural_ignores_case: bool = True,
 ) -> Offer:
     """What the relations of a part of FROM offer; `case_sensitive` as the session is.
+
+    `natural_ignores_case` says whether NATURAL follows the session there: not every version of Spark does.
 
     Raises
     ------
@@ -75,7 +82,9 @@ def offered(
     joins = {join.relation.alias: join for join in block.joins}
     offer = Offer(_attributes(inside[0].alias, columns))
     for relation in inside[1:]:
-        offer = _joined(offer, joins[relation.alias], columns, str if case_sensitive else str.casefold)
+        join = joins[relation.alias]
+        exact = case_sensitive or (join.natural and not natural_ignores_case)
+        offer = _joined(offer, join, columns, str if exact else str.casefold)
     _refuse_confusion(offer, columns)
     return offer
 

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyspark
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.util import PythonEvalType
@@ -112,6 +112,15 @@ def _cut(batch: pa.RecordBatch, column: str) -> Iterable[tuple[int, pa.RecordBat
     for end in ends:
         yield int(numbers[begin]), batch.slice(begin, end - begin)
         begin = end
+
+
+def natural_ignores_case(session: SparkSession) -> bool:
+    """Whether NATURAL merges names that differ in case, in a session that ignores case.  It does since 4.2.
+
+    Spark analyses a statement for that, and runs nothing.
+    """
+    text = "SELECT * FROM VALUES (1) AS a (I) NATURAL JOIN VALUES (1) AS b (i)"
+    return len(session.sql(text).columns) == 1
 
 
 def transform_with_state(frame: DataFrame, column: str, processor: Any, schema: T.StructType, time: str) -> DataFrame:
