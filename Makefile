@@ -47,7 +47,7 @@ demo: setup-quiet  ## four joins on generated data, with their figures and an HT
 test: setup-quiet  ## all tests and docstring examples; CI=true adds the slow ones; ARGS= goes to pytest
 	@$(WITH_JAVA) $(PY) -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=$(HYPOTHESIS_PROFILE) $(SLOW) $(ARGS)
 
-test-fast: setup-quiet  ## what needs no JVM, with fewer drawn examples: two minutes
+test-fast: setup-quiet  ## what needs no JVM, with fewer drawn examples
 	@$(PY) -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=fast -m "not spark and not slow and not cluster" $(ARGS)
 
 nets: setup-quiet  ## thousands of drawn statements and calls against Spark itself: COUNT=2000 statements, 12 x COUNT / 10 calls each

@@ -124,8 +124,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
             "spark.sql.warehouse.dir": warehouse.as_uri(),
             "spark.sql.shuffle.partitions": 4,
             "spark.ui.showConsoleProgress": False,
-            # A JVM that runs a few minutes on small tables spends much of them optimizing code that it leaves soon:
-            # to start takes 9 s of CPU so, and 16 s otherwise.
+            # A JVM that runs a few minutes on small tables spends much of them optimizing code that it leaves soon.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
         },
     )

@@ -48,16 +48,16 @@ ModeOption = Annotated[
 
 def _version(wanted: bool) -> None:
     if wanted:
+        from importlib import import_module
         from importlib.metadata import PackageNotFoundError, version
-
-        from dovetail import __version__
 
         try:
             spark = f"PySpark {version('pyspark')}"
         except PackageNotFoundError:
             # One that spark-submit brings has no metadata; asking it would load it.
             spark = "no PySpark installed"
-        typer.echo(f"dovetail {__version__} ({spark})")
+        # By its name: the package stands above its modules, none of which imports it.
+        typer.echo(f"dovetail {import_module('dovetail').__version__} ({spark})")
         raise typer.Exit
 
 
