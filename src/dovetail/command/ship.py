@@ -12,7 +12,6 @@ from pathlib import Path
 
 from rich.console import Console
 
-import dovetail
 from dovetail.columns.shipped import add_kernels
 from dovetail.errors import ArgumentError, SetupError
 
@@ -44,7 +43,7 @@ def run(console: Console, target: Path, cpu: str) -> None:
 
 def pack(archive: Path) -> None:
     """The modules of this package as an archive."""
-    package = Path(dovetail.__file__).parent
+    package = Path(__file__).parents[1]
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as opened:
         for file in sorted(package.rglob("*")):
             if file.suffix in _PACKED:

@@ -124,7 +124,9 @@ def _recording(kept: Path | None) -> Iterator[dict[str, object]]:
 
 
 def _calls() -> _Calls:
-    import dovetail as dt
+    from dovetail import api as dt
+    from dovetail.conditions.criteria import closest, least
+    from dovetail.families.shedding.spec import Harvest
 
     band, equal = "ABS(R.x - S.x) <= 1", "R.k = S.k"
     theta = {
@@ -143,7 +145,7 @@ def _calls() -> _Calls:
     }
     for how in ("left", "full", "semi", "anti"):
         batch[f"a {how} join"] = lambda inputs, how=how: dt.theta_join(inputs, on=band, how=how, broadcast=False)  # type: ignore[misc]
-    near = [dt.closest("x", within=9), dt.closest("t")]
+    near = [closest("x", within=9), closest("t")]
     batch |= {
         "a broadcast": lambda inputs: dt.theta_join(inputs, on=f"{equal} AND {band}", broadcast="S"),
         "windows of rows": lambda inputs: dt.theta_join(inputs, on=band, window=100),
@@ -154,7 +156,7 @@ def _calls() -> _Calls:
         "as-of, the rest": lambda inputs: dt.asof_join(inputs, time="x", how="full", direction="forward"),
         "as-of where": lambda inputs: dt.asof_join(inputs, time="t", by="k", on="R.x < S.x"),
         "best matches": lambda inputs: dt.bestmatch_join(inputs, on=near),
-        "best matches by key": lambda inputs: dt.bestmatch_join(inputs, on=[*near, dt.least("R.y + S.y")], by="k"),
+        "best matches by key": lambda inputs: dt.bestmatch_join(inputs, on=[*near, least("R.y + S.y")], by="k"),
     }
     policies = ("prob", "prob_hash", "arrpj", "raj", "raj_hash")
     for policy in policies:
@@ -165,7 +167,7 @@ def _calls() -> _Calls:
     stream: dict[str, Join] = {
         "streams": lambda inputs: dt.window_join(inputs, on=equal, time="t", within="5 seconds"),
         "streams and a band": lambda inputs: dt.window_join(inputs, on=band, time="t", within="5 seconds", how="full"),
-        "shedding": lambda inputs: dt.window_join(inputs, on=equal, time="t", within="5 seconds", shed=dt.Harvest()),
+        "shedding": lambda inputs: dt.window_join(inputs, on=equal, time="t", within="5 seconds", shed=Harvest()),
         "as-of of streams": lambda inputs: dt.asof_join(inputs, time="t", by="k"),
         "theta of streams": lambda inputs: dt.theta_join(inputs, on=band, window="9 seconds", time="t"),
         "samples of streams": lambda inputs: dt.approx_join(inputs, on=equal, memory=100),

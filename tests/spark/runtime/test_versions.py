@@ -20,8 +20,9 @@ from pyspark import cloudpickle
 from pyspark.sql import Row
 
 import dovetail as dt
+from dovetail import spark as package
 from dovetail.errors import SetupError
-from dovetail.spark.runtime import presence, versions
+from dovetail.spark.runtime import versions
 
 ROOT = Path(__file__).resolve().parents[3]
 OTHERS = ("4.0", "4.1", "4.2")
@@ -39,13 +40,13 @@ def groups(request, monkeypatch):
 def test_an_old_version_is_refused_by_name(found, monkeypatch):
     monkeypatch.setattr(pyspark, "__version__", found)
     with pytest.raises(SetupError, match=f"^PySpark {re.escape(found)} is too old"):
-        presence.check_pyspark()
+        package.check_pyspark()
 
 
 @pytest.mark.parametrize("found", ["4.0.0", "4.1.0.dev3", "4.3.9", "4.4.0", "5.0.0rc1"])
 def test_newer_versions_are_not_refused(found, monkeypatch):
     monkeypatch.setattr(pyspark, "__version__", found)
-    presence.check_pyspark()
+    package.check_pyspark()
 
 
 @given(
@@ -197,7 +198,7 @@ def test_every_version_is_pinned_and_in_the_readme():
     every = [*project["dependencies"], *chain(*project.get("optional-dependencies", {}).values())]
     asked = [line.partition(">=")[2] for line in every if re.match(r"pyspark\b.*>=", line)]
     assert asked
-    assert set(asked) == {f"{'.'.join(map(str, presence.OLDEST))},<{presence.NEWEST[0]}.{presence.NEWEST[1] + 1}"}
+    assert set(asked) == {f"{'.'.join(map(str, package.OLDEST))},<{package.NEWEST[0]}.{package.NEWEST[1] + 1}"}
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     assert f"OTHER_VERSIONS := {' '.join(OTHERS)}\n" in makefile
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
