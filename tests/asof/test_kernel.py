@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from decimal import Decimal
 
 import numpy as np
 import pyarrow as pa
@@ -31,6 +32,17 @@ def found_by(case: Case) -> Counter:
 @examples(150)
 def test_every_case_is_the_nested_loop(case):
     assert found_by(case) == case.replace(how="left").expected()
+
+
+@pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
+def test_a_distance_of_more_than_64_bits(direction):
+    times = [Decimal(2**90).scaleb(-2), Decimal("0.00"), Decimal(10**30) + 1]
+    kinds, names = [pa.decimal128(38, 2), pa.float64(), pa.string()], ["t", "v", "w"]
+    right = table(kinds, [times, [1.0, 2.0, 3.0], ["", "a", "b"]], names)
+    left = right.append_column("n", pa.array([0, 1, 2]))
+    case = Case(left, right, (), "wide", direction=direction, within=10**30, exact=False)
+    assert found_by(case) == case.replace(how="left").expected()
+    assert sum(count for (_, b), count in found_by(case).items() if b is not None) >= 1
 
 
 @given(cases(), st.integers(1, 9))

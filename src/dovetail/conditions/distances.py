@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
-from decimal import Decimal
+from decimal import Context, Decimal
 
-FARTHEST = 2**64
-"""No two whole numbers of 64 bits are further apart."""
+FARTHEST = 10**39
+"""No two decimals of 38 digits are further apart, and no two whole numbers of 64 bits."""
+_EXACT = Context(prec=100)
 
 
 def is_distance(value: object) -> bool:
@@ -35,8 +36,10 @@ def whole_distance(within: float | Decimal, unit: int) -> int:
     --------
     >>> whole_distance(0.3, 10), whole_distance(Decimal("2.5"), 100), whole_distance(1.9, 1)
     (3, 250, 1)
+    >>> whole_distance(10**36 + 1, 100) - 10**38
+    100
     """
-    return int(Decimal(str(min(within, FARTHEST))) * unit)
+    return int(_EXACT.multiply(Decimal(str(min(within, FARTHEST))), Decimal(unit)))
 
 
 def float_distance(within: float | Decimal) -> float:
