@@ -112,7 +112,7 @@ class AnyConditionWriter(Writer):
                 f"array({first[0]}, {first[0]}) = array({first[1]}, {first[1]})",
                 f"{self.column(a, ('ar',))} = {self.column(b, ('ar',))}",
                 f"{self.column(a, ('st',))} <=> {self.column(b, ('st',))}",
-                f"({first[0]}, {second[0]}) IN (({first[1]}, {second[1]}), ({second[1]}, {second[1]}))",
+                f"({first[0]}, {second[0]}) IN (({first[1]}, {second[1]}), ({first[0]}, {second[1]}))",
                 f"array({first[0]}) < array({first[1]})",
                 f"{text} {self.sign()} {self.column(b, ('k', 'i', 'l', 'd', 'c'))}",
                 f"{text} <=> {self.column(b, ('k', 'i', 'l', 'd', 'c'))}",
