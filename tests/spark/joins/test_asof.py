@@ -244,10 +244,10 @@ def test_refusals(spark, options, error, words):
         dt.asof_join(frames, **options)
 
 
-def test_three_inputs_are_refused(spark):
+def test_a_full_join_of_three_inputs_is_refused(spark):
     frame = spark.createDataFrame([], LEFT)
-    with pytest.raises(ArgumentError, match="3 inputs"):
-        dt.asof_join({"a": frame, "b": frame, "c": frame}, time="t")
+    with pytest.raises(ArgumentError, match="how='full' of 3 inputs"):
+        dt.asof_join({"a": frame, "b": frame, "c": frame}, time="t", how="full")
 
 
 # ----------------------------------------------------------------------------------------------------------------------
