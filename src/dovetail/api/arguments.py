@@ -139,6 +139,5 @@ def _check_call(
 def _check_needed(name: str, needed: Sequence[str], elsewhere: Elsewhere, kwargs: Mapping[str, object]) -> None:
     for option in needed:
         if option not in kwargs:
-            on = _CRITERIA if elsewhere is BESTMATCH else _CONDITION
-            accepted, hint = on if option == "on" else _NEEDED[option]
+            accepted, hint = elsewhere["condition"] if option == "on" else _NEEDED[option]
             raise ArgumentError(f"{name} needs {option}=", accepted=accepted, hint=hint)

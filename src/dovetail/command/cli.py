@@ -162,7 +162,7 @@ def top(
 @app.command()
 def warm(
     classes: Annotated[
-        bool, typer.Option(help="Keep the classes of the JVM as well: 160 MB in the user's cache folder.")
+        bool, typer.Option(help="Keep the classes of the JVM as well: 200 MB in the user's cache folder.")
     ] = True,
 ) -> None:
     """Compile every kernel into the cache, so that no first join waits for it, and let the next JVM start faster."""

@@ -7,6 +7,7 @@ another one has compiled.  The JVM writes the classes that it has loaded when it
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -84,7 +85,7 @@ def _compile(console: Console, spark: SparkSession, folder: Path) -> None:
         writer.option("checkpointLocation", str(folder / name.replace(" ", "-"))).start().awaitTermination()
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    pool = ThreadPoolExecutor(spark.sparkContext.defaultParallelism)
+    pool = ThreadPoolExecutor(os.cpu_count() or 2)
     try:
         waiting = {pool.submit(batch, join): name for name, join in calls.batch.items()}
         waiting |= {pool.submit(stream, name, join): name for name, join in calls.stream.items()}

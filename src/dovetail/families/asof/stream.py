@@ -235,19 +235,22 @@ class AsofKernel:
             return needed
         if self._watermark is None:
             needed[index.order] = True
-            return needed
-        needed[index.order[index.times >= self._watermark]] = True
+        else:
+            self._mark_needed(needed, index, self._watermark, waiting_for)
+        return needed
+
+    def _mark_needed(self, needed: Mask, index: RightIndex, watermark: int, waiting_for: RowNumbers) -> None:
+        needed[index.order[index.times >= watermark]] = True
         needed[waiting_for] = True
         if self.spec.picky and self.spec.direction != "forward":
             # Any row in reach may be the best that satisfies the conditions; the plan sees to it that there is a bound.
-            needed[index.order[index.times >= self._watermark - int(self.spec.within or 0)]] = True
+            needed[index.order[index.times >= watermark - int(self.spec.within or 0)]] = True
         elif self.spec.direction != "forward":
-            last = last_before(index.times, index.starts, self._watermark)
+            last = last_before(index.times, index.starts, watermark)
             last = last[last >= 0]
             if self.spec.within is not None:
-                last = last[index.times[last] >= self._watermark - int(self.spec.within)]
+                last = last[index.times[last] >= watermark - int(self.spec.within)]
             needed[index.order[last]] = True
-        return needed
 
     def _keep(self, side: int, parts: list[pa.RecordBatch], alive: Mask) -> None:
         """Store what is new, forget what is dead, and rewrite segments of which little is left.

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import numpy as np
 import pyarrow as pa
 
-from dovetail.columns.codes import HIGHEST, Codes, Mask
+from dovetail.columns.codes import HIGHEST, Mask
 from dovetail.columns.layout import COUNTERS
 from dovetail.families.asof.compiled import RowNumbers
 from dovetail.families.asof.join_stages import PairStage
@@ -64,27 +64,13 @@ class CandidateKernel(AsofKernel):
                 yield rows.drop_columns([COUNTERS])
         self._seen += left.num_rows
 
-    def _horizon(self, times: Codes, index: RightIndex | None, matches: RowNumbers) -> Codes:
-        """The last time at which a candidate may come."""
-        if self.spec.direction == "backward":
-            return times
-        within = self._within()
-        return np.where(times > HIGHEST - within, HIGHEST, times + within)
-
-    def _needed(self, index: RightIndex, waiting_for: RowNumbers) -> Mask:
-        """Which right rows a left row, one that waits or one that comes, may still have for a candidate."""
-        needed = np.zeros(index.rows.num_rows, dtype=np.bool_)
-        if self._over:
-            return needed
-        if self._watermark is None:
-            needed[index.order] = True
-            return needed
+    def _mark_needed(self, needed: Mask, index: RightIndex, watermark: int, waiting_for: RowNumbers) -> None:
+        """Mark the right rows that a left row, one that waits or one that comes, may still have for a candidate."""
         # A row that waits has a time from the watermark less its horizon on, and looks back from there.
         waits = 0 if self.spec.direction == "backward" else 1
         looks_back = 0 if self.spec.direction == "forward" else 1
-        first = self._watermark - (waits + looks_back) * self._within()
+        first = watermark - (waits + looks_back) * self._within()
         needed[index.order[index.times >= first]] = True
-        return needed
 
     def _within(self) -> int:
         # Without a tolerance all right rows would have to stay; the plan refuses that for streams.
