@@ -99,14 +99,14 @@ def theta_roles_frame(
         joined = _opened(found, joined, join)
     words = tuple(one.plan.text().replace(f"{LEFT}.", "").replace(LEFT, "what is there") for one in handles)
     if roles.alone:
-        joined = _with_lone_rows(_in_order(joined, tuple(frames)), frames, roles)
+        joined = _with_unmatched_rows(_in_order(joined, tuple(frames)), frames, roles)
         words += (f"  then        the rows of {', '.join(roles.alone)} that are in no result, each alone",)
     handle = Handle(RolesPlan(tuple(frames), streams, how, words))
     handle.recorders += [recorder for one in handles for recorder in one.recorders]
     return attach(_in_order(joined, tuple(frames)), handle)
 
 
-def _with_lone_rows(results: DataFrame, frames: Mapping[str, DataFrame], roles: ThetaRoles) -> DataFrame:
+def _with_unmatched_rows(results: DataFrame, frames: Mapping[str, DataFrame], roles: ThetaRoles) -> DataFrame:
     """The results, and of each kept input the rows that are in none of them."""
     columns = {alias: frame.columns for alias, frame in frames.items()}
     named = {item.sql: item.alias for sql in roles.conditions for item in read(sql, columns) if item.alias}
@@ -123,12 +123,12 @@ def _with_lone_rows(results: DataFrame, frames: Mapping[str, DataFrame], roles: 
             [F.col(f"#mine{at}").eqNullSafe(F.col(f"#theirs{at}")) for at in range(len(keys))],
             F.col("#known"),
         )
-        lone = side.select("*", *mine).join(known if keys else known.limit(1), same, "left_anti")
+        unmatched = side.select("*", *mine).join(known if keys else known.limit(1), same, "left_anti")
         rows = [
             F.col(quoted(name)) if name == alias else F.lit(None).cast(results.schema[name].dataType).alias(name)
             for name in results.columns
         ]
-        united = united.unionAll(lone.select(*rows))
+        united = united.unionAll(unmatched.select(*rows))
     return united
 
 
