@@ -4,6 +4,9 @@
 
 Every condition finds about twice as many pairs as a side has rows.  Spark is up and warm before anything is timed,
 reads Parquet and writes to its no-op sink; the two joins of a case take turns, and the best of several runs counts.
+
+The last case is a stream: three inputs of which one is kept and one optional beside the inner join of the same three,
+in turns as well; a figure is the median micro-batch once warm.
 """
 
 from __future__ import annotations
@@ -11,13 +14,16 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from statistics import median
+from typing import TYPE_CHECKING, Annotated
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
+from _streams import run, write_inputs
 from _timing import race
 from rich.console import Console
 from rich.table import Table
@@ -27,7 +33,11 @@ ROWS = 1_000_000
 SPAN, SIDE = 1_000_000.0, 1_000.0
 HERE = Path(__file__).parent
 BAND = "ABS(R.x - S.x) <= {width}"
+ROLES = {"A": "keep", "C": "optional"}
 console = Console()
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
 
 
 def cases(rows: int) -> dict[str, tuple[str, str, float]]:
@@ -81,8 +91,34 @@ def compare(folder: Path, rows: int, only: set[str]) -> list[list[str]]:
         claim = f"at most {most} x the band"
         holds = "yes" if ratio <= most else "no"
         table.append([name, f"`{on}`", times, f"{found[key]:,}, band {found['band']:,}", claim, f"{ratio:.2f}", holds])
+    if not only or "roles" in only:
+        table.append(of_roles(spark, folder, rows // 5))
     spark.stop()
     return table
+
+
+def of_roles(spark: SparkSession, folder: Path, rows: int) -> list[str]:
+    """The row of the table for three streams, A kept and C optional."""
+    import dovetail as dt
+
+    def joined(inputs: dict[str, DataFrame], how: str | dict[str, str]) -> DataFrame:
+        return dt.window_join(inputs, on="A.k = B.k AND B.k = C.k", time="ts", within="10 seconds", how=how)
+
+    name = "three streams, A kept and C optional"
+    console.print(name, style="bold")
+    write_inputs(folder, "ABC", rows, batches=7)
+    inner, roles = [], []
+    for turn in range(4):
+        for how, runs in (("inner", inner), (ROLES, roles)):
+            found = run(spark, folder, "ABC", partial(joined, how=how), "ours", "inner" if how == "inner" else "roles")
+            if turn:
+                runs.append(found)
+    seconds = [median(one.warm for one in runs) for runs in (roles, inner)]
+    ratio, most = seconds[0] / seconds[1], 1.5
+    times = f"{seconds[0]:.2f}, inner {seconds[1]:.2f} a micro-batch of {rows:,} rows each"
+    out = f"{roles[0].rows:,}, inner {inner[0].rows:,}"
+    holds = "yes" if ratio <= most else "no"
+    return [name, f"`how={ROLES}`", times, out, f"at most {most} x the inner join", f"{ratio:.2f}", holds]
 
 
 def main(
