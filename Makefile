@@ -9,17 +9,16 @@ WITH_JAVA = if [ -s $(VENV)/java_home ]; then export JAVA_HOME="$$(cat $(VENV)/j
 
 # Workers of the test run, each with a JVM of its own once it meets a Spark test.
 JOBS ?= 2
-# Long statistical tests run where CI=true.
-CI ?=
-SLOW = -m "not cluster$(if $(filter true 1,$(CI)),, and not slow)"
-HYPOTHESIS_PROFILE ?= $(if $(filter true 1,$(CI)),ci,dev)
+HYPOTHESIS_PROFILE ?= dev
 # More arguments for pytest:  make test ARGS="tests/theta -k ties"
 ARGS ?=
 
-# What make versions runs: the versions of Spark besides the one of make test, and one test in so many.
+# What make versions runs: the versions of Spark besides the one of make test.
 OTHER_VERSIONS := 4.0 4.1 4.2
 SPARK ?= $(OTHER_VERSIONS)
+# make versions and make test-slow run one test in so many, and of these parts the one with this number.
 FRACTION ?= 1
+PART ?= 0
 
 # What make chaos and make soak do.
 SEED ?= 1
@@ -29,7 +28,7 @@ MINUTES ?= 10
 BENCHMARKS = $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
 
-.PHONY: help setup setup-quiet demo test test-fast wheel workflows lint types docs bench experiments chaos soak requirements audit cluster nets versions clean
+.PHONY: help setup setup-quiet demo test test-fast test-slow wheel workflows lint types docs bench experiments chaos soak requirements audit cluster nets versions clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1|/' | \
@@ -44,18 +43,25 @@ setup-quiet:
 demo: setup-quiet  ## four joins on generated data, with their figures and an HTML report, in a minute or two
 	@$(WITH_JAVA) $(PY) -m dovetail demo
 
-test: setup-quiet  ## all tests and docstring examples; CI=true adds the slow ones; ARGS= goes to pytest
-	@$(WITH_JAVA) $(PY) -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=$(HYPOTHESIS_PROFILE) $(SLOW) $(ARGS)
+PYTEST = $(PY) -m pytest -n $(JOBS) --dist worksteal
+
+test: setup-quiet  ## all tests and docstring examples but the slow ones; ARGS= goes to pytest
+	@$(WITH_JAVA) $(PYTEST) --hypothesis-profile=$(HYPOTHESIS_PROFILE) -m "not slow and not cluster" $(ARGS)
+
+# The properties that need no JVM are cheap enough to be drawn five times as often.
+test-slow: setup-quiet  ## the slow and statistical tests, and every property without a JVM on more examples; FRACTION=4 PART=0 is a quarter
+	@$(WITH_JAVA) $(PYTEST) --hypothesis-profile=ci -m "(slow or not spark) and not cluster" \
+		--fraction $(FRACTION) --part $(PART) $(ARGS)
 
 test-fast: setup-quiet  ## what needs no JVM, with fewer drawn examples
-	@$(PY) -m pytest -n $(JOBS) --dist worksteal --hypothesis-profile=fast -m "not spark and not slow and not cluster" $(ARGS)
+	@$(PYTEST) --hypothesis-profile=fast -m "not spark and not slow and not cluster" $(ARGS)
 
 nets: setup-quiet  ## thousands of drawn statements and calls against Spark itself: COUNT=2000 statements, 12 x COUNT / 10 calls each
 	@$(WITH_JAVA) NET_COUNT=$(or $(COUNT),2000) $(PY) -m pytest -n $(JOBS) -m slow tests/nets/test_statements.py $(ARGS)
 	@$(WITH_JAVA) NET_COUNT=$(shell expr $(or $(COUNT),2000) / 10) $(PY) -m pytest -n $(JOBS) -m slow tests/nets/test_calls.py $(ARGS)
 
 versions: setup-quiet  ## the Spark part of the tests on older versions of Spark: SPARK="4.0 4.1"; FRACTION=4 runs a quarter
-	@$(WITH_JAVA) FRACTION=$(FRACTION) JOBS=$(JOBS) CI=$(CI) ARGS='$(ARGS)' HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) \
+	@$(WITH_JAVA) FRACTION=$(FRACTION) PART=$(PART) JOBS=$(JOBS) ARGS='$(ARGS)' HYPOTHESIS_PROFILE=$(HYPOTHESIS_PROFILE) \
 		scripts/versions.sh $(SPARK)
 
 cluster: setup-quiet  ## tests on a standalone cluster and on Spark Connect, and short runs under fire; one after the other

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, settings
 
 # Deadlines are off: the first example of a property compiles the kernel, and takes seconds where the
 # others take microseconds.  print_blob gives a failure that can be replayed with @reproduce_failure.
-# `fast` is for make test-fast, `dev` for make test, `ci` for CI=true; a test that asks for a number of its own gets
+# `fast` is for make test-fast, `dev` for make test, `ci` for make test-slow; a test that asks for a number of its own gets
 # its share of it (tests/examples.py).
 for name, count in (("fast", 10), ("dev", 25), ("ci", 120)):
     settings.register_profile(
@@ -36,7 +36,7 @@ def _is_spark_example(item: pytest.Item) -> bool:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """What make versions asks for."""
+    """What make versions and make test-slow ask for."""
     parser.addoption("--fraction", type=int, default=1, help="run one test in so many, chosen by the test's name")
     parser.addoption("--part", type=int, default=0, help="which of these parts, from 0")
 

@@ -1,4 +1,4 @@
-"""How many examples a property draws: its own number in CI, fewer in a run that somebody waits for."""
+"""How many examples a property draws: its own number in make test-slow, fewer in a run that somebody waits for."""
 
 from __future__ import annotations
 

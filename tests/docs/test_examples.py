@@ -68,7 +68,7 @@ def program(shared, monkeypatch, tmp_path, capsys):
     return run
 
 
-# The job files below run the same joins; these programs run where CI=true.
+# The job files below run the same joins; these programs are for make test-slow.
 SLOW = ("window_news", "window_packets", "window_retail")
 
 
