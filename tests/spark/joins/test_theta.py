@@ -366,7 +366,7 @@ def test_explain(capsys, left, right):
     assert "cfs: Cartesian products of surviving partition pairs" in text
     assert "found from all values of both sides" in text
     text = explained(capsys, both_inputs, on="R.a < S.b", broadcast="S")
-    assert "no shuffle: the whole of one side goes to every task" in text
+    assert "no shuffle: the whole of S goes to every task" in text
     text = explained(capsys, both_inputs, on="R.a < S.b", sample=False, partitions=7)
     assert "points spread over the cells, boxes to every cell; 7 shuffle partitions" in text
     on = "A.a < B.a AND ABS(B.x - C.x) < 2 AND ABS(B.y - C.y) < 2"

@@ -74,7 +74,7 @@ def test_an_input_that_nothing_connects(spark):
     joined = dt.theta_join(frames, on="A.v < B.v AND C.v > 1", how={"C": "optional"})
     views = {alias: one.createOrReplaceTempView(f"nothing_{alias}") for alias, one in frames.items()}
     by_spark = spark.sql(
-        "SELECT struct(A.*) A, struct(B.*) B, nullif(struct(C.*), struct(NULL, NULL, NULL)) C FROM nothing_A A "
+        "SELECT struct(A.*) A, struct(B.*) B, if(C.id IS NULL, NULL, struct(C.*)) C FROM nothing_A A "
         "JOIN nothing_B B ON A.v < B.v LEFT JOIN nothing_C C ON C.v > 1"
     )
     assert len(views) == 3
