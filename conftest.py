@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, settings
 
 # Deadlines are off: the first example of a property compiles the kernel, and takes seconds where the
 # others take microseconds.  print_blob gives a failure that can be replayed with @reproduce_failure.
-# `fast` is for make test-fast, `dev` for make test, `ci` for make test-slow; a test that asks for a number of its own gets
-# its share of it (tests/examples.py).
+# `fast` is for make test-fast, `dev` for make test, `ci` for make test-slow; a test that asks for a number of its
+# own gets its share of it (tests/examples.py).
 for name, count in (("fast", 10), ("dev", 25), ("ci", 120)):
     settings.register_profile(
         name,
@@ -124,8 +124,10 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
             "spark.sql.warehouse.dir": warehouse.as_uri(),
             "spark.sql.shuffle.partitions": 4,
             "spark.ui.showConsoleProgress": False,
-            # A JVM that runs a few minutes on small tables spends much of them optimizing code that it leaves soon.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+            # A JVM that runs a few minutes on small tables spends much of them optimizing code that it leaves soon, and
+            # compiling code of Spark's for stages that run once.
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn768m -XX:MetaspaceSize=512m",
+            "spark.sql.codegen.wholeStage": False,
         },
     )
     yield started

@@ -160,9 +160,7 @@ def test_no_message_names_a_column_of_ours(text):
 
 
 def test_explain_says_why_a_join_is_left_to_spark(capsys):
-    dt.explain(
-        dt.sql("SELECT 1 AS n FROM (SELECT 1 AS i, 2 AS m, 3 AS m) p JOIN (SELECT 2 AS s) q ON p.i < q.s")
-    )
+    dt.explain(dt.sql("SELECT 1 AS n FROM (SELECT 1 AS i, 2 AS m, 3 AS m) p JOIN (SELECT 2 AS s) q ON p.i < q.s"))
     assert "p, q: Spark, because of this: Dovetail cannot run it" in capsys.readouterr().out
 
 

@@ -26,7 +26,7 @@ from dovetail.columns.segments import blocks
 from dovetail.conditions.comparison import Key, KeyType, Step
 from dovetail.conditions.forms import Predicate, Term
 from dovetail.conditions.predicates import parse
-from dovetail.families.theta import join_stages, kernel, key_pairs, router, stages
+from dovetail.families.theta import fitting, join_stages, kernel, key_pairs, stages
 from dovetail.families.theta.join_stages import METRICS, BroadcastStage, JoinStage, TaskLoad
 from dovetail.families.theta.kernel import pairs
 from dovetail.families.theta.paper.cross import cross_pairs
@@ -236,7 +236,9 @@ def join(
         stack.enter_context(patch.object(join_stages, "JOIN_ROWS", knobs.join_rows))
         stack.enter_context(patch.object(kernel, "pairs", partial(pairs, chunk=knobs.chunk)))
         stack.enter_context(patch.object(key_pairs, "cross_pairs", partial(cross_pairs, chunk=knobs.chunk)))
-        stack.enter_context(patch.object(router, "CELL_ROWS", knobs.cell_rows))
+        stack.enter_context(patch.object(fitting, "CELL_ROWS", knobs.cell_rows))
+        # Few rows are to be cut by their results as many are.
+        stack.enter_context(patch.object(fitting, "PAIRS_SEEN", 4))
         if how != "full":
             return _pass(step, left, right, knobs, seen)
         outer = _pass(step.with_how("left"), left, right, knobs, seen)

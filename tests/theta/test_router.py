@@ -17,9 +17,10 @@ from dovetail.columns.layout import CELL_NUMBER, SEGMENT
 from dovetail.columns.segments import unpack
 from dovetail.columns.spark_hash import spark_partition
 from dovetail.conditions.comparison import Step
-from dovetail.families.theta import router
+from dovetail.families.theta import fitting
+from dovetail.families.theta.fitting import fit, overlap_axes
 from dovetail.families.theta.paper.routing import PairRouting, end_codes, layout_of, partition_axis
-from dovetail.families.theta.router import Routing, Sample, fit, overlap_axes, without_sample
+from dovetail.families.theta.router import Routing, Sample, without_sample
 from dovetail.families.theta.spec import FTJ, POINTS, Prefap
 from dovetail.families.theta.stages import RouteStage, read_routing
 
@@ -79,7 +80,9 @@ def _places(routing, step: Step, side: int, flat: pa.RecordBatch, ties: np.ndarr
 def _all_routings(step: Step, points: Sample, boxes: Sample, partitions: int) -> list[Routing]:
     modes = [("axis", (d,)) for d in range(len(step.axes))] or [("axis", ())]
     modes += [("overlap", pair) for pair in overlap_axes(step)]
-    return [router._fitted(mode, axes, points, boxes, 6, partitions) for mode, axes in modes]
+    return [
+        fitting._fitted(mode, axes, points, boxes, 6, partitions, alone=len(step.axes) <= 1) for mode, axes in modes
+    ]
 
 
 @pytest.mark.parametrize("name", CONDITIONS)
@@ -112,14 +115,14 @@ def test_matching_pairs_have_one_owner(name, tables, partitions, seed):
 def test_overlap_finds_each_pair_once(tables, partitions):
     left, right = tables
     on = CONDITIONS["overlap"]
-    fitted = router._fitted
+    fitted = fitting._fitted
 
-    def only_overlap(mode, axes, *rest):
-        found = fitted(mode, axes, *rest)
+    def only_overlap(mode, axes, *rest, **options):
+        found = fitted(mode, axes, *rest, **options)
         cost = found.cost if mode == "overlap" else np.full_like(found.cost, 1e9)
         return Routing(found.mode, found.axes, found.bounds, found.numbers, cost)
 
-    with patch.object(router, "_fitted", only_overlap):
+    with patch.object(fitting, "_fitted", only_overlap):
         knobs = Knobs(partitions=partitions, cell_rows=3, tasks=2, block_rows=4)
         found = Counter(join(on, left, right, knobs=knobs).pairs)
     assert found == Counter(join(on, left, right).pairs)
@@ -226,6 +229,36 @@ def test_heavy_value_is_cut(on):
     assert load.max() <= 2.5 * load.mean()
 
 
+@pytest.mark.parametrize("on", ["R.a < S.y", "R.k = S.k AND R.a < S.y", "R.k = S.k"])
+def test_few_rows_with_most_of_the_results_are_cut(on):
+    """One row in twenty has results, or every other row one key: cells of equal rows would leave them to one task."""
+    random = np.random.default_rng(3)
+    values, keys = random.integers(0, 1_000_000, 20_000), np.where(random.random(20_000) < 0.5, 1, np.arange(20_000))
+    left, right = pa.table({"a": values, "k": keys}), pa.table({"y": 50_000 - values[::-1], "k": keys[::-1]})
+    step = plan(on, left, right).step
+    flats = [_flat(step, side, table, Knobs(), payload=False) for side, table in enumerate((left, right))]
+    samples = [_sample(step, side, flat) for side, flat in enumerate(flats)]
+    routing = fit(step, *samples, partitions=4, may_copy_points=False)
+    ties = random.integers(-(1 << 63), (1 << 63) - 1, 20_000)
+    placed = []
+    for side, flat in enumerate(flats):
+        columns = [flat.column(at) for at in range(len(step.box_keys if side else step.point_keys))]
+        hashes = samples[side].hash
+        placed.append(routing.boxes(step, hashes, columns) if side else routing.points(step, hashes, columns, ties))
+    (points, point_cells), (boxes, box_cells) = placed
+    tasks, found = spark_partition(routing.numbers, 4), np.zeros(4)
+    for cell in range(routing.cells):
+        here, there = points[point_cells == cell], boxes[box_cells == cell]
+        fits = np.ones((here.size, there.size), dtype=np.bool_)
+        if "R.a" in on:
+            fits &= values[here][:, None] < right["y"].to_numpy()[there]
+        if "R.k" in on:
+            fits &= keys[here][:, None] == right["k"].to_numpy()[there]
+        found[tasks[cell]] += fits.sum()
+    assert found.sum() > 100_000
+    assert found.max() <= 1.5 * found.mean()
+
+
 def test_light_values_are_not_cut():
     left, right = _skewed(5000, 0.0), _skewed(5000, 0.0).rename_columns(["x", "y", "k"])
     step = plan("R.a < S.x", left, right).step
@@ -267,7 +300,7 @@ def test_places_do_not_depend_on_the_order_of_rows(on, sampled, data, values):
     step = plan(on, left, right, how="left")
     common = {"step": step.step, "options": step.kernel_options, "payload": (4, 3)}
     if sampled:
-        with patch.object(router, "CELL_ROWS", 2):
+        with patch.object(fitting, "CELL_ROWS", 2):
             raw = fitted(step, common, [left, right], Knobs()).to_buffer().to_pybytes()
     else:
         raw = without_sample(step.step, 3).to_buffer().to_pybytes()

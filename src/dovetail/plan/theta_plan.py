@@ -11,7 +11,7 @@ from dovetail.conditions.durations import CountWindow, TimeWindow
 from dovetail.conditions.forms import Predicate
 from dovetail.conditions.join_kind import How, JoinKind
 from dovetail.conditions.names import bare
-from dovetail.families.theta.router import overlap_axes
+from dovetail.families.theta.fitting import overlap_axes
 from dovetail.families.theta.spec import Options, WindowSpec
 from dovetail.plan.broadcast import Small
 

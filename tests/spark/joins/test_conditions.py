@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from tests.nets.sessions import settings
 
 import dovetail as dt
 from dovetail.spark.metrics import handle_of
@@ -146,12 +147,12 @@ SPARKS = {"semi": "left_semi", "anti": "left_anti"}
 
 def test_one_of_several(spark, tables):
     """All joins in one job, and all of Spark's own in another: with ANSI mode on and off."""
-    before = spark.conf.get("spark.sql.ansi.enabled")
     inputs = {alias: static(spark, tables, alias) for alias in "AB"}
     a, b = (inputs[alias].select(F.struct("*").alias(alias)) for alias in "AB")
-    try:
-        for ansi in (0, 1):
-            spark.conf.set("spark.sql.ansi.enabled", "true" if ansi else "false")
+    for ansi in (0, 1):
+        # Plans that adapt are made again after each of some fifty stages.
+        conf = {"spark.sql.ansi.enabled": "true" if ansi else "false", "spark.sql.adaptive.enabled": "false"}
+        with settings(spark, conf):
             found, wanted = [], []
             for at, on in enumerate(ONE_OF):
                 how = ("inner", "left", "full", "semi", "anti", "right")[(at + 3 * ansi) % 6]
@@ -161,8 +162,6 @@ def test_one_of_several(spark, tables):
                 wanted.append(numbered(a.join(b, F.expr(on), SPARKS.get(how, how)), on))
             found, wanted = (Counter(map(tuple, reduce(DataFrame.union, some).collect())) for some in (found, wanted))
             assert found == wanted
-    finally:
-        spark.conf.set("spark.sql.ansi.enabled", before)
 
 
 def numbered(joined, on):

@@ -37,15 +37,6 @@ Mode = Literal["axis", "overlap", "spread"]
 CELLS = 64
 """Cells of a stream in windows of time.  Stored state depends on the number, so it must not follow the session."""
 
-CELL_ROWS = 200_000
-"""Rows of both sides that a cell should hold: their keys then sort within a core's cache."""
-
-FINE_CELLS, MOST_ROWS = 512, 400_000
-"""From so many cells on they hold up to so many rows: every task cuts its rows into as many segments."""
-
-CELL_BYTES = 64 << 20
-"""Bytes of both sides that a cell should hold, as far as the schema tells; wide rows make smaller cells."""
-
 
 class Bounds(NamedTuple):
     """Where cells begin, from the second on: three columns that compare as one."""
@@ -101,11 +92,11 @@ class Routing:
         if self.mode == "spread":
             return np.arange(hashes.size), ties.view(np.uint64).astype(np.int64) % self.cells
         start = routing_points(step.axes[self.axes[0]], keys) if self.axes else np.zeros_like(hashes)
-        first = _cells(self.bounds, hashes, start, ties)
+        first = cells_of(self.bounds, hashes, start, ties)
         if self.mode == "axis":
             return np.arange(hashes.size), first
         end = routing_points(step.axes[self.axes[1]], keys)
-        last = _cells(self.bounds, hashes, np.maximum(start, end), HIGHEST)
+        last = cells_of(self.bounds, hashes, np.maximum(start, end), HIGHEST)
         return _spans(first, last)
 
     def boxes(self, step: Step, hashes: Index, keys: Keys) -> tuple[Index, Index]:
@@ -121,8 +112,8 @@ class Routing:
             _, high = routing_boxes(step.axes[self.axes[0]], keys)
             low, _ = routing_boxes(step.axes[self.axes[1]], keys)
             high = np.maximum(low, high)
-        first = _cells(self.bounds, hashes, low, LOWEST)
-        last = _cells(self.bounds, hashes, high, HIGHEST)
+        first = cells_of(self.bounds, hashes, low, LOWEST)
+        last = cells_of(self.bounds, hashes, high, HIGHEST)
         return _spans(first, last)
 
     def to_buffer(self) -> pa.Buffer:
@@ -163,122 +154,11 @@ def without_sample(step: Step, partitions: int) -> Routing:
     return Routing("axis", (), Bounds(cuts, floor, floor), numbers, cost)
 
 
-def fit(
-    step: Step,
-    points: Sample,
-    boxes: Sample,
-    *,
-    partitions: int,
-    may_copy_points: bool,
-    widths: tuple[int, int] = (8, 8),
-) -> Routing:
-    """The cheapest routing for what the samples show.
-
-    `may_copy_points` allows the overlap mode, which is wrong where an unmatched point must be reported once;
-    `widths` are the bytes of a row of each side.
-    """
-    rows, size = points.rows + boxes.rows, points.rows * widths[0] + boxes.rows * widths[1]
-    fine = min(int(np.ceil(rows / CELL_ROWS)), FINE_CELLS)
-    cells = max(partitions, fine, int(np.ceil(rows / MOST_ROWS)), int(np.ceil(size / CELL_BYTES)))
-    candidates: list[tuple[Mode, tuple[int, ...]]] = [("axis", (d,)) for d in range(len(step.axes))]
-    if not candidates:
-        candidates = [("axis", ())]
-    if may_copy_points:
-        candidates += [("overlap", pair) for pair in overlap_axes(step)]
-    return min(
-        (_fitted(mode, axes, points, boxes, cells, partitions) for mode, axes in candidates),
-        key=lambda routing: float(routing.cost.sum()),
-    )
-
-
-def overlap_axes(step: Step) -> list[tuple[int, int]]:
-    """Pairs of axes (start, end) that make both sides intervals: starts bounded above, ends bounded below."""
-    upper = [d for d, axis in enumerate(step.axes) if axis.low is None]
-    lower = [d for d, axis in enumerate(step.axes) if axis.high is None]
-    same = [(s, e) for s in upper for e in lower if step.axes[s].kind == step.axes[e].kind != "rank"]
-    return [
-        (s, e) for s, e in same
-        if step.point_keys[step.axes[s].point].ddl == step.point_keys[step.axes[e].point].ddl
-    ]  # fmt: skip
-
-
-def _fitted(mode: Mode, axes: tuple[int, ...], points: Sample, boxes: Sample, cells: int, partitions: int) -> Routing:
-    point_start, point_end = _interval(mode, axes, points, of_points=True)
-    box_start, box_end = _interval(mode, axes, boxes, of_points=False)
-    anchor = np.where(box_start == LOWEST, box_end, box_start)
-    # Sampled points get evenly spread ties, so that a frequent value shows where it can be cut.
-    ties = np.random.default_rng(0).integers(LOWEST, HIGHEST, points.hash.size)
-    bounds = _quantiles(
-        np.concatenate([points.hash, boxes.hash]),
-        np.concatenate([point_start, anchor]),
-        np.concatenate([ties, np.full(boxes.hash.size, LOWEST)]),
-        np.concatenate([_weights(points), _weights(boxes)]),
-        cells,
-    )
-    count = bounds.hash.size + 1
-    first = _cells(bounds, points.hash, point_start, ties)
-    last = first if mode == "axis" else _cells(bounds, points.hash, point_end, HIGHEST)
-    box_first = _cells(bounds, boxes.hash, box_start, LOWEST)
-    box_last = _cells(bounds, boxes.hash, box_end, HIGHEST)
-    left = _loads(first, last, _weights(points), count)
-    right = _loads(box_first, box_last, _weights(boxes), count)
-    # A cell costs its rows, and its output where the sample can tell: a cell inside a box matches wholly on
-    # this axis.
-    around = _loads(box_first + 1, box_last - 1, _weights(boxes), count)
-    pairs = around * _loads(first, first, _weights(points), count)
-    cost = left + right + 0.5 * pairs
-    numbers = spark_hash.cell_numbers(spark_hash.balance(cost, partitions), partitions)
-    return Routing(mode, axes, bounds, numbers, cost)
-
-
-def _interval(mode: Mode, axes: tuple[int, ...], sample: Sample, *, of_points: bool) -> tuple[Codes, Codes]:
-    if not axes:
-        size = sample.hash.size
-        return (np.zeros(size, dtype=np.int64),) * 2 if of_points else (np.full(size, LOWEST), np.full(size, HIGHEST))
-    if mode == "axis":
-        return sample.low[axes[0]], sample.high[axes[0]]
-    start, end = (axes[0], axes[1]) if of_points else (axes[1], axes[0])
-    return sample.low[start], np.maximum(sample.low[start], sample.high[end])
-
-
-def _weights(sample: Sample) -> npt.NDArray[np.float64]:
-    size = sample.hash.size
-    return np.full(size, sample.rows / size if size else 0.0)
-
-
-def _quantiles(hashes: Index, values: Codes, ties: Index, weights: npt.NDArray[np.float64], cells: int) -> Bounds:
-    if hashes.size == 0 or cells <= 1:
-        empty = np.empty(0, dtype=np.int64)
-        return Bounds(empty, empty, empty)
-    one_hash = (hashes == hashes[0]).all()  # without equality keys
-    order = np.lexsort((ties, values) if one_hash else (ties, values, hashes))
-    total = np.cumsum(weights[order])
-    cuts = order[np.searchsorted(total, total[-1] * np.arange(1, cells) / cells)]
-    h, v, t = hashes[cuts], values[cuts], ties[cuts]
-    # A cut inside a value matters only if the value fills whole cells; else it would copy boxes for nothing.
-    repeated = np.zeros(cuts.size, dtype=np.bool_)
-    same = (h[1:] == h[:-1]) & (v[1:] == v[:-1])
-    repeated[1:] |= same
-    repeated[:-1] |= same
-    t = np.where(repeated, t, LOWEST)
-    distinct = np.ones(cuts.size, dtype=np.bool_)
-    distinct[1:] = ~(same & (t[1:] == t[:-1]))
-    return Bounds(h[distinct], v[distinct], t[distinct])
-
-
-def _loads(first: Index, last: Index, weights: npt.NDArray[np.float64], cells: int) -> npt.NDArray[np.float64]:
-    """Total weight in each cell of rows that lie in all cells from first to last."""
-    sane = first <= last
-    change = np.zeros(cells + 1)
-    np.add.at(change, first[sane], weights[sane])
-    np.subtract.at(change, last[sane] + 1, weights[sane])
-    return np.cumsum(change)[:cells].clip(min=0.0)
-
-
 @njit
-def _locate(
+def located(
     bh: Index, bv: Index, bt: Index, hashes: Index, values: Codes, ties: Index
 ) -> Index:  # pragma: no cover - compiled
+    """How many bounds begin at or before each (hash, value, tie)."""
     out = np.empty(hashes.size, dtype=np.int64)
     for k in range(hashes.size):
         h, v, t = hashes[k], values[k], ties[k]
@@ -299,14 +179,14 @@ def _locate(
     return out
 
 
-def _cells(bounds: Bounds, hashes: Index, values: Codes, ties: Index | int) -> Index:
-    """The cell of each (hash, value, tie): how many cells begin at or before it.  One tie serves all rows."""
+def cells_of(bounds: Bounds, hashes: Index, values: Codes, ties: Index | int) -> Index:
+    """The cell of each (hash, value, tie).  One tie serves all rows."""
     one_hash = bounds.value.size and (bounds.tie == LOWEST).all() and (bounds.hash == bounds.hash[0]).all()
     if one_hash and (hashes == bounds.hash[0]).all():
         # Without equality keys all hashes are alike, and the value alone decides.
         return cuts_passed(bounds.value, values)
     all_ties = ties if isinstance(ties, np.ndarray) else np.full(hashes.size, ties)
-    return _locate(bounds.hash, bounds.value, bounds.tie, hashes, values, all_ties)
+    return located(bounds.hash, bounds.value, bounds.tie, hashes, values, all_ties)
 
 
 @njit

@@ -28,9 +28,10 @@ from dovetail.columns.partition import group_by_cell, group_rows_by_cell, shuffl
 from dovetail.columns.sampling import even_sample
 from dovetail.columns.segments import binary_column, blocks, concat, routing_and_rows, unpack
 from dovetail.conditions.comparison import Step
+from dovetail.families.theta.fitting import fit
 from dovetail.families.theta.kernel import Index
 from dovetail.families.theta.paper.routing import PairRouting, end_codes, partition_axis
-from dovetail.families.theta.router import Routing, Sample, fit
+from dovetail.families.theta.router import Routing, Sample
 from dovetail.families.theta.spec import BOXES, POINTS, Options
 
 
