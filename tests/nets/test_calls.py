@@ -51,7 +51,7 @@ def test_any_condition(spark, seed):
     check(spark, "conditions", seed)
 
 
-@pytest.mark.parametrize("seed", seeds(0, 3))
+@pytest.mark.parametrize("seed", seeds(0, 5))
 def test_window_joins(spark, seed):
     check(spark, "window", seed)
 
