@@ -92,21 +92,43 @@ def _fitted(
     # A cell costs its rows, and its output where the sample can tell: a cell inside a box matches wholly on
     # this axis.
     pairs = placed.certain_pairs()
+    cost = rows + OUTPUT_COST * pairs
     matches = _matches(points, boxes, spans) if alone and mode == "axis" else None
     if matches is not None:
-        likely = np.maximum(pairs, placed.likely_pairs(matches))
-        if OUTPUT_COST * likely.max(initial=0.0) > 2 * (rows.sum() + OUTPUT_COST * likely.sum()) / cells:
+        likely = OUTPUT_COST * np.maximum(pairs, placed.likely_pairs(matches))
+        if likely.max(initial=0.0) > 2 * (rows.sum() + likely.sum()) / cells:
             # Few rows have most of the results: cells of equal rows would leave them to one task.
             work = weights * (1 + OUTPUT_COST * matches)
-            finer = (work.sum() + boxes.rows) / (points.rows + boxes.rows)
-            # What a few sampled rows tell of a cell is rough.  Several in each task are less so.
-            finer_cells = max(cells * min(finer, MOST_FINER), CELLS_EACH * partitions)
-            bounds = _cut(points, boxes, spans, ties, work, int(np.ceil(finer_cells)))
+            finer = min((work.sum() + boxes.rows) / (points.rows + boxes.rows), MOST_FINER)
+            bounds = _cut(points, boxes, spans, ties, work, int(np.ceil(max(cells * finer, CELLS_EACH * partitions))))
             placed = _Placed(mode, bounds, points, boxes, spans, ties)
-            rows, pairs = placed.rows(), np.maximum(placed.certain_pairs(), placed.likely_pairs(matches))
-    cost = rows + OUTPUT_COST * pairs
+            rows, output = placed.rows(), OUTPUT_COST * placed.likely_pairs(matches)
+            bounds, parts = _divided(bounds, output > rows, partitions)
+            cost = np.repeat((rows + output) / parts, parts)
     numbers = spark_hash.cell_numbers(spark_hash.balance(cost, partitions), partitions)
     return Routing(mode, axes, bounds, numbers, cost)
+
+
+def _divided(bounds: Bounds, chosen: npt.NDArray[np.bool_], parts: int) -> tuple[Bounds, Index]:
+    """Chosen cells in as many even parts, and how many parts each cell has become.
+
+    How many results lie between two sampled rows is hardly known.  In parts that go to different tasks it need not be.
+    """
+    floor = bounds.tie == LOWEST
+    begin, end = bounds.value[:-1], bounds.value[1:]
+    even = floor[:-1] & floor[1:] & (bounds.hash[:-1] == bounds.hash[1:])
+    # In floating point: a cell may be as wide as all numbers are.
+    even &= chosen[1:-1] & (end.astype(np.float64) - begin.astype(np.float64) > 4.0 * parts)
+    counts = np.ones(chosen.size, dtype=np.int64)
+    counts[1:-1][even] = parts
+    at = np.flatnonzero(even)
+    step = (end[at].view(np.uint64) - begin[at].view(np.uint64)) // np.uint64(parts)
+    further = [begin[at] + (step * np.uint64(part)).view(np.int64) for part in range(1, parts)]
+    hashes = np.concatenate([bounds.hash, *[bounds.hash[at]] * len(further)])
+    values = np.concatenate([bounds.value, *further])
+    ties = np.concatenate([bounds.tie, np.full(at.size * len(further), LOWEST)])
+    order = np.lexsort((ties, values, hashes))
+    return Bounds(hashes[order], values[order], ties[order]), counts
 
 
 class _Spans(NamedTuple):
