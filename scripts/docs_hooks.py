@@ -50,6 +50,10 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 TABLE = re.compile(r"<table>.*?</table>", re.DOTALL)
 ROW = re.compile(r"<tr>.*?</tr>", re.DOTALL)
 TAGS = re.compile(r"<[^>]+>")
+LONG = re.compile(r"<code>([^<\s]{23,})</code>")
+# After a slash, an underscore or two colons.
+BETWEEN = re.compile(r"(?<=[/_])|(?<=::)")
+SHORT = re.compile(r"<code>([^<\s]{1,22})</code>")
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:
@@ -71,7 +75,10 @@ def with_labels(table: str) -> str:
         numbers = iter(range(len(labels)))
         return re.sub("<td", lambda cell: f'<td data-label="{labels[next(numbers)]}"', found[0])
 
-    return ROW.sub(row, table)
+    table = ROW.sub(row, table)
+    # A short name stays whole; a long one, such as that of a test, breaks between its words.
+    table = SHORT.sub(r'<code class="short">\1</code>', table)
+    return LONG.sub(lambda found: f"<code>{BETWEEN.sub(r'<wbr>', found[1])}</code>", table)
 
 
 # ------------------------------------------------------------------------------------------------- the API reference

@@ -59,6 +59,9 @@ def test_pages_lead_to_the_next_one_and_to_the_repository(site):
 def test_cells_know_their_column(site):
     html = html_of(site, Path("guarantees.md"))
     assert '<td data-label="batch">' in html
+    # Long names break between words, short ones do not.
+    assert "tests/<wbr>theta/<wbr>test_<wbr>stages.py::<wbr>test_<wbr>auto" in html
+    assert '<code class="short">how={...}</code>' in html
 
 
 @pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.stem)
