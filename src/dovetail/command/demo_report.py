@@ -6,10 +6,11 @@ import os
 import platform
 from dataclasses import dataclass, field
 from datetime import date
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dovetail import __version__, datasets
+from dovetail import datasets
 from dovetail.command.report import Report
 from dovetail.errors import SetupError
 from dovetail.plots import charts as plot
@@ -103,9 +104,10 @@ def _comparison(report: Report, found: Compared) -> None:
 
 
 def _machine(spark: str) -> str:
+    version = import_module("dovetail").__version__
     return (
         f"{os.cpu_count()} cores, {platform.system()} on {platform.machine()}, Spark {spark}, Python "
-        f"{platform.python_version()}, Dovetail {__version__}, {date.today():%d %B %Y}. "
+        f"{platform.python_version()}, Dovetail {version}, {date.today():%d %B %Y}. "
         "Parquet in, results counted or discarded, one run each."
     )
 
