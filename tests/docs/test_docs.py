@@ -101,6 +101,25 @@ def test_the_tests_named_in_guarantees_exist():
             assert "`tests/" in row or idle, row
 
 
+BENCHMARK = re.compile(r"\]\(((?:\.\./)+benchmarks/\w+\.md)\)")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=named)
+def test_figures_stand_in_the_benchmarks_that_the_page_names(page):
+    """Seconds and ratios with a decimal point, in a paragraph or a row of a table that links to a benchmark."""
+    text = page.read_text(encoding="utf-8")
+    for part in re.split(r"\n\n|(?<=\|)\n", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)):
+        reports = [(page.parent / link).read_text(encoding="utf-8") for link in BENCHMARK.findall(part)]
+        figures = re.findall(r"\b\d+\.\d+\b(?= s\b| GiB| x\b)", part) if reports else []
+        missing = [figure for figure in figures if not any(figure in report for report in reports)]
+        assert not missing, part
+
+
+def test_figures_are_found():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"\d+\.\d+ s .*benchmarks/", index)) >= 4
+
+
 @pytest.mark.parametrize("page", [*sorted((ROOT / "docs").glob("**/*.md")), *sorted(ROOT.glob("*.md"))], ids=named)
 def test_links_lead_somewhere(page):
     missing = [

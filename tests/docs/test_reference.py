@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib.util
 import re
-import runpy
 from collections import Counter
 from pathlib import Path
 
@@ -37,8 +38,20 @@ def test_no_other_page_has_a_table_of_parameters():
 
 
 @pytest.fixture(scope="module")
-def as_markdown():
-    return runpy.run_path(str(ROOT / "scripts" / "docs_hooks.py"))["as_markdown"]
+def hooks():
+    spec = importlib.util.spec_from_file_location("docs_hooks", ROOT / "scripts" / "docs_hooks.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def as_markdown(hooks):
+    return hooks.as_markdown
+
+
+def test_the_examples_of_the_hooks(hooks):
+    assert doctest.testmod(hooks) == doctest.TestResults(failed=0, attempted=2)
 
 
 def test_references_become_links(as_markdown):
