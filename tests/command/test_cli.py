@@ -122,7 +122,7 @@ def test_a_failure_keeps_what_spark_said(monkeypatch, temporary):
 
 @pytest.mark.parametrize(
     ("rows", "quick", "expected", "cut"),
-    [(None, False, 400_000, 80_000), (None, True, 40_000, 30_000), (8_000, True, 8_000, 8_000)],
+    [(None, False, 400_000, 60_000), (None, True, 40_000, 30_000), (8_000, True, 8_000, 8_000)],
 )
 def test_sizes(rows, quick, expected, cut):
     sizes = Sizes.of(rows, quick=quick)
@@ -130,7 +130,7 @@ def test_sizes(rows, quick, expected, cut):
 
 
 def test_the_cut_has_an_upper_bound():
-    assert Sizes.of(4_000_000, quick=False).cut == 80_000
+    assert Sizes.of(4_000_000, quick=False).cut == 60_000
 
 
 @pytest.fixture

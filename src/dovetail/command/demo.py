@@ -43,7 +43,7 @@ CONF: dict[str, object] = {"spark.ui.showConsoleProgress": False, "spark.sql.shu
 _FILES = 4
 """Files of each large table: Spark reads a file of one row group in one task."""
 
-_OWN, _OWN_QUICK = 80_000, 30_000
+_OWN, _OWN_QUICK = 60_000, 30_000
 """Rows of each side that Spark's own join gets at most: enough to matter, and its time grows with their square."""
 
 BAND = "ABS(a.value - b.value) <= 1"
