@@ -338,4 +338,4 @@ def test_the_readme_runs_with_the_core_and_a_spark(bare, blocks):
     program.write_text("\n".join(found[blocks]), encoding="utf-8")
     done = bare.run(str(program))
     assert done.returncode == 0, done.stderr
-    assert "|  P1|  L1|  800|" in done.stdout
+    assert "|   P1|    L1|  800|" in done.stdout

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import matplotlib as mpl
-
-mpl.use("svg")
-
 import matplotlib.pyplot as plt
 import numpy as np
+from _paper import save, settings
 
 INK, LEFT, RIGHT, HIT, PALE = "#333333", "#3b6ea5", "#3a8f6a", "#b5432f", "#e4e4dc"
 STRATA = ("a", "b", "c", "d")
@@ -20,7 +15,7 @@ KEPT = {"R": (4, 2, 2, 1), "S": (3, 2, 2, 2)}
 
 def main() -> None:
     """Draw the picture beside this file."""
-    mpl.rcParams.update({"svg.hashsalt": "dovetail", "svg.fonttype": "path", "font.size": 10, "text.color": INK})
+    settings()
     figure, axes = plt.subplots(figsize=(7.6, 3.3), layout="constrained")
     for left, (alias, colour) in zip((0.0, 9.5), (("R", LEFT), ("S", RIGHT)), strict=True):
         axes.text(left + 2.5, 5.0, f"memory of {alias}: 9 rows", ha="center", weight="bold", color=colour)
@@ -43,7 +38,7 @@ def main() -> None:
     )  # fmt: skip
     axes.set(xlim=(-1, 17), ylim=(-0.3, 5.4))
     axes.axis("off")
-    figure.savefig(Path(__file__).with_suffix(".svg"), metadata={"Date": None})
+    save(figure, __file__)
     plt.close(figure)
 
 

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import matplotlib as mpl
-
-mpl.use("svg")
-
 import matplotlib.pyplot as plt
+from _paper import save, settings
 
 INK, LEFT, RIGHT, HIT, PALE = "#333333", "#3b6ea5", "#d9a441", "#b5432f", "#e4e4dc"
 TIMES = [0.8, 2.0, 4.6, 5.4, 8.6, 11.0]
@@ -17,7 +12,7 @@ MOMENT, WITHIN, CUT = 6.6, 2.4, 6.0
 
 def main() -> None:
     """Draw the picture beside this file."""
-    mpl.rcParams.update({"svg.hashsalt": "dovetail", "svg.fonttype": "path", "font.size": 10, "text.color": INK})
+    settings()
     figure, axes = plt.subplots(figsize=(7.6, 3.2), layout="constrained")
     axes.axvspan(0, CUT, color="#f1f1ec", lw=0, zorder=0)
     axes.axvspan(CUT, 12, color=PALE, lw=0, zorder=0)
@@ -42,7 +37,7 @@ def main() -> None:
     axes.text(12.2, 2, "grey: within", ha="left", va="center", fontsize=9)
     axes.set(xlim=(0, 12), ylim=(-1.1, 3.9), title="one row of the first input, and what it finds in the second")
     axes.axis("off")
-    figure.savefig(Path(__file__).with_suffix(".svg"), metadata={"Date": None})
+    save(figure, __file__)
     plt.close(figure)
 
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import matplotlib as mpl
-
-mpl.use("svg")
-
 import matplotlib.pyplot as plt
 import numpy as np
+from _paper import save, settings
 
 INK, LEFT, RIGHT, BEST = "#333333", "#3b6ea5", "#d9a441", "#b5432f"
 LIMIT = 3.0
@@ -23,7 +18,7 @@ def best(costs: np.ndarray) -> np.ndarray:
 
 def main() -> None:
     """Draw the picture beside this file."""
-    mpl.rcParams.update({"svg.hashsalt": "dovetail", "svg.fonttype": "path", "font.size": 10, "text.color": INK})
+    settings()
     row = np.array([4.0, 4.0])
     others = np.array([[4.4, 5.9], [5.6, 4.5], [3.1, 4.9], [2.6, 5.6], [6.3, 5.2], [4.9, 2.2], [1.7, 3.4], [6.9, 7.2]])
     names = "abcdefgh"
@@ -59,7 +54,7 @@ def main() -> None:
     space.text(1.9, 2.7, "beaten", color=BEST, fontsize=9)
     for axes in (plane, space):
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(Path(__file__).with_suffix(".svg"), metadata={"Date": None})
+    save(figure, __file__)
     plt.close(figure)
 
 

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import matplotlib as mpl
-
-mpl.use("svg")
-
 import matplotlib.pyplot as plt
 import numpy as np
+from _paper import save, settings
 
 INK, ROW, LOOK, HIT, QUIET = "#333333", "#3b6ea5", "#d9a441", "#b5432f", "#e4e4dc"
 SLICES = 10
@@ -19,7 +14,7 @@ WINDOWS = {"window of A": (6.2, 0.9, range(5, 8)), "window of B": (3.4, 1.1, ran
 
 def main() -> None:
     """Draw the picture beside this file."""
-    mpl.rcParams.update({"svg.hashsalt": "dovetail", "svg.fonttype": "path", "font.size": 10, "text.color": INK})
+    settings()
     figure, axes = plt.subplots(figsize=(7.6, 3.3), layout="constrained")
     for height, (name, (middle, spread, chosen)) in zip((1.9, 0), WINDOWS.items(), strict=True):
         for k in range(SLICES):
@@ -46,7 +41,7 @@ def main() -> None:
         xlim=(-13, 2.2), ylim=(-0.5, 3.5), title="Harvesting: the same windows, a part of the work, most of the matches"
     )
     axes.axis("off")
-    figure.savefig(Path(__file__).with_suffix(".svg"), metadata={"Date": None})
+    save(figure, __file__)
     plt.close(figure)
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from pathlib import Path
-
-import matplotlib as mpl
-
-mpl.use("svg")
 
 import matplotlib.pyplot as plt
 import numpy as np
+from _paper import save, settings
 
 INK, POINT, BOX, HIT = "#333333", "#3b6ea5", "#d9a441", "#b5432f"
 BAND = 0.75
@@ -18,7 +14,7 @@ BAND = 0.75
 
 def main() -> None:
     """Draw the picture beside this file."""
-    mpl.rcParams.update({"svg.hashsalt": "dovetail", "svg.fonttype": "path", "font.size": 10, "text.color": INK})
+    settings()
     points = np.array([0.5, 1.0, 1.9, 2.7, 3.4, 3.8, 4.3, 4.7, 5.2, 5.6, 6.3, 7.1, 8.2, 9.0, 9.9, 11.2])
     centres = np.array([1.2, 2.7, 4.1, 5.4, 6.6, 8.5, 10.5])
     # Cells are cut at quantiles, so that all of them have the same work.
@@ -43,7 +39,7 @@ def main() -> None:
     axes.text(12.2, 4, "one run of the\nsorted points\nfor each box:\nthe matches", ha="left", va="center", color=HIT)
     axes.set(xlim=(0, 12), ylim=(-1.4, 7.7), title="ABS(R.x - S.y) <= e")
     axes.axis("off")
-    figure.savefig(Path(__file__).with_suffix(".svg"), metadata={"Date": None})
+    save(figure, __file__)
     plt.close(figure)
 
 

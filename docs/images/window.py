@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import matplotlib as mpl
-
-mpl.use("svg")
-
 import matplotlib.pyplot as plt
+from _paper import save, settings
 
 INK, ROW, WINDOW, HIT, GONE = "#333333", "#3b6ea5", "#d9a441", "#b5432f", "#c4c4bc"
 STREAMS = {
@@ -24,7 +19,7 @@ GOES = {"A": 6.3, "B": 5.4, "C": 6.8}
 
 def main() -> None:
     """Draw the picture beside this file."""
-    mpl.rcParams.update({"svg.hashsalt": "dovetail", "svg.fonttype": "path", "font.size": 10, "text.color": INK})
+    settings()
     figure, axes = plt.subplots(figsize=(7.6, 3.2), layout="constrained")
     for height, (name, times) in zip((2, 1, 0), STREAMS.items(), strict=True):
         axes.plot([0.4, 10.8], [height, height], color="#e4e4dc", lw=1, zorder=0)
@@ -49,7 +44,7 @@ def main() -> None:
     )
     axes.set(xlim=(-0.9, 11), ylim=(-1.25, 2.7), title='dt.path("A -> B -> C", ["5 seconds", "10 seconds"])')
     axes.axis("off")
-    figure.savefig(Path(__file__).with_suffix(".svg"), metadata={"Date": None})
+    save(figure, __file__)
     plt.close(figure)
 
 

@@ -2,50 +2,60 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.docs.pages import Ran, complaint, pages, run, write
 
 import dovetail
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
-BLOCK = re.compile(r"^(?P<indent> *)```python\n(?P<code>.*?)^ *```", re.DOTALL | re.MULTILINE)
+PAGES = pages()
 LINK = re.compile(r"\]\((?!https?:|#)(?P<path>[^)#\s]+)")
 
 
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).with_suffix("").as_posix().removeprefix("docs/")
+
+
 def test_there_are_pages():
-    assert {page.name for page in PAGES} >= {"how-it-works.md", "theta.md"}
+    assert {named(page) for page in PAGES} >= {"how-it-works", "theta", "reference/index"}
 
 
-def test_the_site_builds_and_its_links_hold(tmp_path):
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)]
-    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    for page in PAGES:
-        html = (tmp_path / page.name).with_suffix(".html").read_text(encoding="utf-8")
-        # The page must not fetch anything from elsewhere when it is opened.
-        assert not re.search(r'<(?:script|img)[^>]* src="https?:', html)
-        assert not re.search(r'<link[^>]* rel="stylesheet"[^>]* href="https?:', html)
-    assert (tmp_path / "experiments" / "prefap" / "index.html").is_file()
+@pytest.mark.parametrize("page", PAGES, ids=named)
+# As users have it: small inputs are broadcast.
+def test_page_runs_and_prints_what_it_shows(page, spark, broadcasts):
+    ran = list(run(page, {"__name__": "__main__", "spark": spark}))
+    assert ran, f"{page.name} has no Python code block"
+    wrong = [f"{page.name}:{one.line}: {said}" for one in ran if (said := complaint(one))]
+    assert not wrong, "\n\n".join(wrong)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_page_runs(page, spark):
-    text = page.read_text(encoding="utf-8")
-    blocks = list(BLOCK.finditer(text))
-    assert blocks, f"{page.name} has no Python code block"
-    names: dict[str, object] = {"__name__": "__main__", "spark": spark}
-    for block in blocks:
-        line = text.count("\n", 0, block.start("code"))
-        code = re.sub(rf"^{block['indent']}", "", block["code"], flags=re.MULTILINE)
-        # Blank lines in front make tracebacks show the line of the page.
-        exec(compile("\n" * line + code, str(page), "exec"), names)
+@pytest.mark.parametrize(
+    ("printed", "shown", "said"),
+    [
+        ("a", "a", None),
+        ("", None, None),
+        ("a 1.5 s\nb", "a ... s\nb", None),
+        ("a\nb\nc", "a\n...", None),
+        ("a", None, "does not show it"),
+        ("a", "b", "the block prints"),
+        ("a\nb", "a", "the block prints"),
+        ("", "a", "the block prints"),
+    ],
+)
+def test_what_a_page_shows_is_compared(printed, shown, said):
+    found = complaint(Ran(1, printed, shown, None))
+    assert found is None if said is None else said in found
+
+
+def test_what_blocks_print_is_written_into_a_page(tmp_path):
+    page = tmp_path / "page.md"
+    page.write_text("A.\n\n```python\nprint(1)\n```\n\n```text\n2\n```\n\n```python\nprint(3)\n```\n", encoding="utf-8")
+    write(page, {})
+    assert [complaint(one) for one in run(page, {})] == [None, None]
+    assert page.read_text(encoding="utf-8").count("```text") == 2
 
 
 def test_every_class_of_errors_is_explained():
@@ -91,7 +101,26 @@ def test_the_tests_named_in_guarantees_exist():
             assert "`tests/" in row or idle, row
 
 
-@pytest.mark.parametrize("page", [*PAGES, *sorted(ROOT.glob("*.md"))], ids=lambda page: page.name)
+BENCHMARK = re.compile(r"\]\(((?:\.\./)*benchmarks/\w+\.md)\)")
+
+
+@pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=named)
+def test_figures_stand_in_the_benchmarks_that_the_page_names(page):
+    """Seconds and ratios with a decimal point, in a paragraph or a row of a table that links to a benchmark."""
+    text = page.read_text(encoding="utf-8")
+    for part in re.split(r"\n\n|(?<=\|)\n", re.sub(r"^```.*?^```", "", text, flags=re.DOTALL | re.MULTILINE)):
+        reports = [(page.parent / link).read_text(encoding="utf-8") for link in BENCHMARK.findall(part)]
+        figures = re.findall(r"\b\d+\.\d+\b(?= s\b| GiB| x\b)", part) if reports else []
+        missing = [figure for figure in figures if not any(figure in report for report in reports)]
+        assert not missing, part
+
+
+def test_figures_are_found():
+    index = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    assert len(re.findall(r"\d+\.\d+ s .*benchmarks/", index)) >= 4
+
+
+@pytest.mark.parametrize("page", [*sorted((ROOT / "docs").glob("**/*.md")), *sorted(ROOT.glob("*.md"))], ids=named)
 def test_links_lead_somewhere(page):
     missing = [
         link["path"]

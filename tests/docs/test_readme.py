@@ -1,21 +1,12 @@
-"""The code blocks of the README run, in order, as one program."""
+"""The code blocks of the README run, in order, as one program, and print what it shows."""
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
-README = Path(__file__).resolve().parents[2] / "README.md"
+from tests.docs.pages import ROOT, complaint, run
 
 
-def test_readme_runs(spark):
-    text = README.read_text(encoding="utf-8")
-    # A block may stand inside a list, so its fence may be indented; the code keeps its own indentation.
-    blocks = list(re.finditer(r"^(?P<indent> *)```python\n(?P<code>.*?)^ *```", text, re.DOTALL | re.MULTILINE))
-    assert blocks, "README.md has no Python code block"
-    names: dict[str, object] = {"__name__": "__main__", "spark": spark}
-    for block in blocks:
-        line = text.count("\n", 0, block.start("code"))
-        code = re.sub(rf"^{block['indent']}", "", block["code"], flags=re.MULTILINE)
-        # Blank lines in front make tracebacks show the line of the README.
-        exec(compile("\n" * line + code, str(README), "exec"), names)
+def test_readme_runs(spark, broadcasts):
+    ran = list(run(ROOT / "README.md", {"__name__": "__main__", "spark": spark}))
+    assert ran, "README.md has no Python code block"
+    wrong = [f"README.md:{one.line}: {said}" for one in ran if (said := complaint(one))]
+    assert not wrong, "\n\n".join(wrong)

@@ -48,10 +48,10 @@ def theta_join(
         A mapping from an alias to a DataFrame, or to the name of a table or view.  All static gives a static result.
         Streams need a `window`, except for one stream joined with static inputs.
     on : str, Column or list
-        The condition over ``alias.column``: Spark SQL, a Column such as ``F.col("R.x") <= F.col("S.y")``, or a list of
-        these that must all be true; anything that Spark can evaluate.  Comparisons of two inputs, bands, tolerances by
-        row, distances and an OR of them find the pairs, and Spark evaluates all else on what they find.  Where nothing
-        connects an input with the others, every pair is formed.
+        The condition over ``alias.column``, or a bare ``column`` that only one input has: Spark SQL, a Column such as
+        ``F.col("R.x") <= F.col("S.y")``, or a list of these that must all be true; anything that Spark can evaluate.
+        Comparisons of two inputs, bands, tolerances by row, distances and an OR of them find the pairs, and Spark
+        evaluates all else on what they find.  Where nothing connects an input with the others, every pair is formed.
     how : str or dict of str to str, default "inner"
         ``inner``, and for two inputs also ``left``, ``right``, ``full``, ``semi`` or ``anti``, as in Spark, and in
         any spelling that Spark takes, such as ``left_outer``.  Or a mapping from an alias to what the input is, as in

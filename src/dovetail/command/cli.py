@@ -82,7 +82,7 @@ def demo(
         typer.Option(help="Where the HTML report with the figures goes (dovetail-demo.html).", show_default=False),
     ] = None,
 ) -> None:
-    """Run three joins on made-up data: a small one, a large one compared with Spark's own, and a stream."""
+    """Run four joins on made-up data, one beside Spark's own, and leave three to change."""
     # Here and not above: --help and --version need neither Spark nor the compiler.
     from dovetail.command import demo as acts
     from dovetail.spark.runtime.quiet import quiet_session
