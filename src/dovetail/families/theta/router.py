@@ -18,16 +18,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.columns import spark_hash
-from dovetail.columns.codes import HIGHEST, LOWEST, Codes, cuts_passed, order_codes, valid_mask
+from dovetail.columns.cells import Bounds, cells_of, loads, quantiles, spans
+from dovetail.columns.codes import HIGHEST, LOWEST, Codes, order_codes, valid_mask
 from dovetail.columns.encode import Keys, routing_boxes, routing_points
-from dovetail.columns.numba_cache import njit
 from dovetail.columns.segments import pack, unpack
 from dovetail.conditions.comparison import Step
 from dovetail.families.theta.kernel import Index
@@ -45,14 +45,6 @@ FINE_CELLS, MOST_ROWS = 512, 400_000
 
 CELL_BYTES = 64 << 20
 """Bytes of both sides that a cell should hold, as far as the schema tells; wide rows make smaller cells."""
-
-
-class Bounds(NamedTuple):
-    """Where cells begin, from the second on: three columns that compare as one."""
-
-    hash: Index
-    value: Index
-    tie: Index
 
 
 @dataclass(frozen=True)
@@ -101,18 +93,18 @@ class Routing:
         if self.mode == "spread":
             return np.arange(hashes.size), ties.view(np.uint64).astype(np.int64) % self.cells
         start = routing_points(step.axes[self.axes[0]], keys) if self.axes else np.zeros_like(hashes)
-        first = _cells(self.bounds, hashes, start, ties)
+        first = cells_of(self.bounds, hashes, start, ties)
         if self.mode == "axis":
             return np.arange(hashes.size), first
         end = routing_points(step.axes[self.axes[1]], keys)
-        last = _cells(self.bounds, hashes, np.maximum(start, end), HIGHEST)
-        return _spans(first, last)
+        last = cells_of(self.bounds, hashes, np.maximum(start, end), HIGHEST)
+        return spans(first, last)
 
     def boxes(self, step: Step, hashes: Index, keys: Keys) -> tuple[Index, Index]:
         """(row, cell) for each cell that each box goes to."""
         if self.mode == "spread":
             everywhere = np.full(hashes.size, self.cells - 1)
-            return _spans(np.zeros_like(everywhere), everywhere)
+            return spans(np.zeros_like(everywhere), everywhere)
         if not self.axes:
             low, high = np.full(hashes.size, LOWEST), np.full(hashes.size, HIGHEST)
         elif self.mode == "axis":
@@ -121,9 +113,9 @@ class Routing:
             _, high = routing_boxes(step.axes[self.axes[0]], keys)
             low, _ = routing_boxes(step.axes[self.axes[1]], keys)
             high = np.maximum(low, high)
-        first = _cells(self.bounds, hashes, low, LOWEST)
-        last = _cells(self.bounds, hashes, high, HIGHEST)
-        return _spans(first, last)
+        first = cells_of(self.bounds, hashes, low, LOWEST)
+        last = cells_of(self.bounds, hashes, high, HIGHEST)
+        return spans(first, last)
 
     def to_buffer(self) -> pa.Buffer:
         """The routing as bytes, for its way to the workers."""
@@ -208,7 +200,7 @@ def _fitted(mode: Mode, axes: tuple[int, ...], points: Sample, boxes: Sample, ce
     anchor = np.where(box_start == LOWEST, box_end, box_start)
     # Sampled points get evenly spread ties, so that a frequent value shows where it can be cut.
     ties = np.random.default_rng(0).integers(LOWEST, HIGHEST, points.hash.size)
-    bounds = _quantiles(
+    bounds = quantiles(
         np.concatenate([points.hash, boxes.hash]),
         np.concatenate([point_start, anchor]),
         np.concatenate([ties, np.full(boxes.hash.size, LOWEST)]),
@@ -216,16 +208,16 @@ def _fitted(mode: Mode, axes: tuple[int, ...], points: Sample, boxes: Sample, ce
         cells,
     )
     count = bounds.hash.size + 1
-    first = _cells(bounds, points.hash, point_start, ties)
-    last = first if mode == "axis" else _cells(bounds, points.hash, point_end, HIGHEST)
-    box_first = _cells(bounds, boxes.hash, box_start, LOWEST)
-    box_last = _cells(bounds, boxes.hash, box_end, HIGHEST)
-    left = _loads(first, last, _weights(points), count)
-    right = _loads(box_first, box_last, _weights(boxes), count)
+    first = cells_of(bounds, points.hash, point_start, ties)
+    last = first if mode == "axis" else cells_of(bounds, points.hash, point_end, HIGHEST)
+    box_first = cells_of(bounds, boxes.hash, box_start, LOWEST)
+    box_last = cells_of(bounds, boxes.hash, box_end, HIGHEST)
+    left = loads(first, last, _weights(points), count)
+    right = loads(box_first, box_last, _weights(boxes), count)
     # A cell costs its rows, and its output where the sample can tell: a cell inside a box matches wholly on
     # this axis.
-    around = _loads(box_first + 1, box_last - 1, _weights(boxes), count)
-    pairs = around * _loads(first, first, _weights(points), count)
+    around = loads(box_first + 1, box_last - 1, _weights(boxes), count)
+    pairs = around * loads(first, first, _weights(points), count)
     cost = left + right + 0.5 * pairs
     numbers = spark_hash.cell_numbers(spark_hash.balance(cost, partitions), partitions)
     return Routing(mode, axes, bounds, numbers, cost)
@@ -244,86 +236,6 @@ def _interval(mode: Mode, axes: tuple[int, ...], sample: Sample, *, of_points: b
 def _weights(sample: Sample) -> npt.NDArray[np.float64]:
     size = sample.hash.size
     return np.full(size, sample.rows / size if size else 0.0)
-
-
-def _quantiles(hashes: Index, values: Codes, ties: Index, weights: npt.NDArray[np.float64], cells: int) -> Bounds:
-    if hashes.size == 0 or cells <= 1:
-        empty = np.empty(0, dtype=np.int64)
-        return Bounds(empty, empty, empty)
-    one_hash = (hashes == hashes[0]).all()  # without equality keys
-    order = np.lexsort((ties, values) if one_hash else (ties, values, hashes))
-    total = np.cumsum(weights[order])
-    cuts = order[np.searchsorted(total, total[-1] * np.arange(1, cells) / cells)]
-    h, v, t = hashes[cuts], values[cuts], ties[cuts]
-    # A cut inside a value matters only if the value fills whole cells; else it would copy boxes for nothing.
-    repeated = np.zeros(cuts.size, dtype=np.bool_)
-    same = (h[1:] == h[:-1]) & (v[1:] == v[:-1])
-    repeated[1:] |= same
-    repeated[:-1] |= same
-    t = np.where(repeated, t, LOWEST)
-    distinct = np.ones(cuts.size, dtype=np.bool_)
-    distinct[1:] = ~(same & (t[1:] == t[:-1]))
-    return Bounds(h[distinct], v[distinct], t[distinct])
-
-
-def _loads(first: Index, last: Index, weights: npt.NDArray[np.float64], cells: int) -> npt.NDArray[np.float64]:
-    """Total weight in each cell of rows that lie in all cells from first to last."""
-    sane = first <= last
-    change = np.zeros(cells + 1)
-    np.add.at(change, first[sane], weights[sane])
-    np.subtract.at(change, last[sane] + 1, weights[sane])
-    return np.cumsum(change)[:cells].clip(min=0.0)
-
-
-@njit
-def _locate(
-    bh: Index, bv: Index, bt: Index, hashes: Index, values: Codes, ties: Index
-) -> Index:  # pragma: no cover - compiled
-    out = np.empty(hashes.size, dtype=np.int64)
-    for k in range(hashes.size):
-        h, v, t = hashes[k], values[k], ties[k]
-        low, high = 0, bh.size
-        while low < high:
-            middle = (low + high) // 2
-            if bh[middle] != h:
-                before = bh[middle] < h
-            elif bv[middle] != v:
-                before = bv[middle] < v
-            else:
-                before = bt[middle] <= t
-            if before:
-                low = middle + 1
-            else:
-                high = middle
-        out[k] = low
-    return out
-
-
-def _cells(bounds: Bounds, hashes: Index, values: Codes, ties: Index | int) -> Index:
-    """The cell of each (hash, value, tie): how many cells begin at or before it.  One tie serves all rows."""
-    one_hash = bounds.value.size and (bounds.tie == LOWEST).all() and (bounds.hash == bounds.hash[0]).all()
-    if one_hash and (hashes == bounds.hash[0]).all():
-        # Without equality keys all hashes are alike, and the value alone decides.
-        return cuts_passed(bounds.value, values)
-    all_ties = ties if isinstance(ties, np.ndarray) else np.full(hashes.size, ties)
-    return _locate(bounds.hash, bounds.value, bounds.tie, hashes, values, all_ties)
-
-
-@njit
-def _spans(first: Index, last: Index) -> tuple[Index, Index]:  # pragma: no cover - compiled
-    """(row, cell) for every cell from first to last of each row; rows with first > last have none."""
-    total = 0
-    for k in range(first.size):
-        total += max(0, last[k] - first[k] + 1)
-    rows = np.empty(total, dtype=np.int64)
-    cells = np.empty(total, dtype=np.int64)
-    at = 0
-    for k in range(first.size):
-        for cell in range(first[k], last[k] + 1):
-            rows[at] = k
-            cells[at] = cell
-            at += 1
-    return rows, cells
 
 
 @dataclass(frozen=True)
