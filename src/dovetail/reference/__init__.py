@@ -12,4 +12,15 @@ from dovetail.reference.theta import theta_join
 from dovetail.reference.values import at_most, both, difference, equal, less
 from dovetail.reference.window import window_join
 
-__all__ = ["aggregate_join", "asof_join", "at_most", "bestmatch_join", "both", "difference", "equal", "less", "theta_join", "window_join"]
+__all__ = [
+    "aggregate_join",
+    "asof_join",
+    "at_most",
+    "bestmatch_join",
+    "both",
+    "difference",
+    "equal",
+    "less",
+    "theta_join",
+    "window_join",
+]

@@ -31,7 +31,7 @@ from dovetail.families.aggregate.compiled import Index
 CELL_ROWS = 200_000
 """Rows of both sides that a cell should hold."""
 MOST_CELLS = 512
-"""More cells only where they would hold more than twice as many rows: every task cuts its rows into as many segments."""
+"""More cells only where they would hold more than twice as many rows: tasks cut their rows into as many segments."""
 
 Mode = Literal["order", "spread"]
 
@@ -76,13 +76,13 @@ class Routing:
     def points(self, step: Step, hashes: Index, keys: Keys, ties: Index) -> Index:
         """The cell of each answering row."""
         if self.mode == "spread":
-            return ties.view(np.uint64).astype(np.uint64) % np.uint64(self.cells)  # type: ignore[return-value]
+            return modulo(ties, self.cells)
         values = routing_points(step.axes[self.axis], keys) if step.axes else np.zeros_like(hashes)
         return cells_of(self.bounds, hashes, values, ties)
 
     def boxes(self, step: Step, hashes: Index, keys: Keys, spread: Index, *, exhaustive: bool) -> Visits:
         """Where each asking row goes; `spread` are numbers that divide rows evenly which visit no cell."""
-        anywhere = (spread.view(np.uint64) % np.uint64(self.cells)).astype(np.int64)
+        anywhere = modulo(spread, self.cells)
         none = np.zeros(hashes.size, dtype=np.int64)
         if self.mode == "spread":
             rows, cells = spans(none, none + self.cells - 1)
@@ -112,6 +112,8 @@ class Routing:
 
     def whole(self, step: Step) -> npt.NDArray[np.bool_]:
         """The cells that some range may cover as a whole: those of one hash."""
+        if self.mode == "spread":
+            return np.zeros(self.cells, dtype=np.bool_)
         begin, end = self._ends(step)
         same = begin.hash == end.hash
         following = (begin.hash + 1 == end.hash) & (end.value == LOWEST) & (end.tie == LOWEST)
@@ -120,11 +122,13 @@ class Routing:
     def _ends(self, step: Step) -> tuple[Bounds, Bounds]:
         """The first row that each cell may hold, and the first that lies behind it."""
         # Without equality keys all hashes are 0.
-        start, stop = (LOWEST, HIGHEST) if step.equalities else (0, 1)
-        begin = Bounds(*(np.concatenate([[one], part]) for one, part in zip((start, LOWEST, LOWEST), self.bounds, strict=True)))
-        last = (stop, HIGHEST, HIGHEST) if step.equalities else (stop, LOWEST, LOWEST)
-        end = Bounds(*(np.concatenate([part, [one]]) for one, part in zip(last, self.bounds, strict=True)))
-        return begin, end
+        first = (LOWEST, LOWEST, LOWEST) if step.equalities else (0, LOWEST, LOWEST)
+        last = (HIGHEST, HIGHEST, HIGHEST) if step.equalities else (1, LOWEST, LOWEST)
+        begin, end = [], []
+        for one, other, part in zip(first, last, self.bounds, strict=True):
+            begin.append(np.concatenate([np.array([one], dtype=np.int64), part]))
+            end.append(np.concatenate([part, np.array([other], dtype=np.int64)]))
+        return Bounds(*begin), Bounds(*end)
 
     def _covered(self, step: Step, hashes: Index, low: Codes, high: Codes) -> tuple[Index, Index]:
         """The cells of which every row lies in the range: from the first, up to the one after the last."""
@@ -134,7 +138,7 @@ class Routing:
         # The range ends before (hash, high + 1), or before the next hash.
         top = high == HIGHEST
         after_hash = np.where(top & (hashes < HIGHEST), hashes + 1, hashes)
-        after_value = np.where(top, np.where(hashes < HIGHEST, LOWEST, HIGHEST), np.where(top, high, high + 1))
+        after_value = np.where(top, np.where(hashes < HIGHEST, LOWEST, HIGHEST), np.where(top, 0, high) + 1)
         beyond = cells_of(end, after_hash, after_value, LOWEST)
         return covered, beyond
 
@@ -157,16 +161,15 @@ class Routing:
         return cls(head["mode"], head["axis"], Bounds(hashes[:size], value[:size], tie[:size]), number)
 
 
+def modulo(numbers: Index, cells: int) -> Index:
+    """A cell for each number, whatever its sign."""
+    return (numbers.view(np.uint64) % np.uint64(cells)).astype(np.int64)
+
+
 def _before(begin: Bounds, hashes: Index, values: Codes) -> Index:
     """How many cells begin before (hash, value, lowest tie)."""
-    return _strictly(begin, hashes, values)
-
-
-def _strictly(begin: Bounds, hashes: Index, values: Codes) -> Index:
-    order = np.lexsort((begin.tie, begin.value, begin.hash))
-    assert (order == np.arange(order.size)).all()
-    # A cell that begins exactly there has the lowest tie: it is the one that cells_of counts and this must not.
     counted = cells_of(begin, hashes, values, LOWEST)
+    # A cell that begins exactly there is counted, too.
     at = np.maximum(counted - 1, 0)
     exact = (begin.hash[at] == hashes) & (begin.value[at] == values) & (begin.tie[at] == LOWEST) & (counted > 0)
     return counted - exact
@@ -191,12 +194,13 @@ def fit(step: Step, points: Sample, boxes: Sample, *, partitions: int, exhaustiv
     """Cells of about equal work for what the samples show, cut along the axis that copies least."""
     rows = points.rows + boxes.rows
     cells = max(partitions, min(int(np.ceil(rows / CELL_ROWS)), MOST_CELLS), int(np.ceil(rows / (2 * CELL_ROWS))))
-    fitted = [_fitted(step, axis, points, boxes, cells, partitions, exhaustive) for axis in range(max(1, len(step.axes)))]
+    axes = range(max(1, len(step.axes)))
+    fitted = [_fitted(step, axis, points, boxes, cells, partitions, exhaustive=exhaustive) for axis in axes]
     return min(fitted, key=lambda pair: pair[0])[1]
 
 
 def _fitted(
-    step: Step, axis: int, points: Sample, boxes: Sample, cells: int, partitions: int, exhaustive: bool
+    step: Step, axis: int, points: Sample, boxes: Sample, cells: int, partitions: int, *, exhaustive: bool
 ) -> tuple[float, Routing]:
     values, low, high = points.low[axis], boxes.low[axis], boxes.high[axis]
     weights = [np.full(side.hash.size, side.rows / max(1, side.hash.size)) for side in (points, boxes)]
