@@ -50,7 +50,9 @@ def fitted(spec: AggregateSpec, answering: pa.RecordBatch, asking: pa.RecordBatc
         )
         samples.append(stage._sample(side, float(good.size), part.take(pa.array(good))))
     assert isinstance(samples[0], Sample)
-    return fit(spec.step, samples[0], samples[1], partitions=partitions, exhaustive=spec.exhaustive)
+    return fit(
+        spec.step, samples[0], samples[1], partitions=partitions, exhaustive=spec.exhaustive, overlap=spec.overlap
+    )
 
 
 def play(

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dovetail.conditions.comparison import Axis, Edge, Key, Step
 from dovetail.families.aggregate.spec import AggregateSpec, Measure, Output
-from dovetail.reference.values import at_most, both, equal
+from dovetail.reference.values import at_most, both, equal, less
 
 KEY = Key("x", "BIGINT")
 
@@ -124,6 +124,41 @@ def spec_of(*, keyed: bool, axes: str, keep: bool = True, ansi: bool = False) ->
     step = Step(tuple(made), ("int",) if keyed else (), tuple(point_keys), tuple(box_keys))
     payload = (pa.int64(),)
     return AggregateSpec(step, MEASURES, OUTPUTS, ARGUMENTS, KINDS, payload, keep=keep, ansi=ansi)
+
+
+WHOLE = ("n", "known", "whole", "whole_mean", "exact", "exact_mean", "small")
+"""What can be counted by rank: sums of whole numbers and decimals."""
+
+
+def overlap_spec(*, keyed: bool, strict: tuple[bool, bool] = (False, False), keep: bool = True) -> AggregateSpec:
+    """Intervals [x, y] that overlap [x0, x1]: x <= x1 and y >= x0, or strictly so."""
+    keys = [Key("k", "INT")] if keyed else []
+    first = len(keys)
+    axes = (
+        Axis("int", first, None, Edge(first + 1, strict=strict[0])),
+        Axis("int", first + 1, Edge(first, strict=strict[1]), None),
+    )
+    step = Step(
+        axes, ("int",) if keyed else (), (*keys, Key("x", "BIGINT"), Key("y", "BIGINT")),
+        (*keys, Key("x0", "BIGINT"), Key("x1", "BIGINT")),
+    )  # fmt: skip
+    used = [0, 1, 3, 4, 10]
+    outputs = tuple(
+        Output(one.name, one.function, (used.index(one.measures[0]),), one.type) for one in OUTPUTS if one.name in WHOLE
+    )
+    measures = tuple(MEASURES[at] for at in used)
+    return AggregateSpec(step, measures, outputs, ARGUMENTS, KINDS, (pa.int64(),), keep=keep, ansi=False)
+
+
+def overlaps(*, keyed: bool, strict: tuple[bool, bool] = (False, False)) -> Callable[[Any, Any], bool | None]:
+    """The condition of :func:`overlap_spec`."""
+
+    def holds(a: Any, b: Any) -> bool | None:
+        parts = [equal(a["k"], b["k"])] if keyed else []
+        compare = [less if one else at_most for one in strict]
+        return both(*parts, compare[0](b["x"], a["x1"]), compare[1](a["x0"], b["y"]))
+
+    return holds
 
 
 def condition(*, keyed: bool, axes: str) -> Callable[[Any, Any], bool | None]:

@@ -10,7 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.aggregate.harness import broadcast, fitted, play, sides
-from tests.aggregate.shapes import EXPECTED, answering, asking, condition, same, spec_of
+from tests.aggregate.shapes import (
+    EXPECTED,
+    WHOLE,
+    answering,
+    asking,
+    condition,
+    overlap_spec,
+    overlaps,
+    same,
+    spec_of,
+)
 from tests.examples import examples
 
 from dovetail.errors import ArgumentError
@@ -50,6 +60,43 @@ def test_any_division_gives_the_answers_of_the_nested_loop(keyed, axes, rows, ot
 def test_a_broadcast_gives_the_same(keyed, axes, rows, others):
     spec = spec_of(keyed=keyed, axes=axes)
     agree(broadcast(spec, rows, others)[0], rows, others, keyed=keyed, axes=axes)
+
+
+@examples(400)
+@given(
+    st.booleans(), st.tuples(st.booleans(), st.booleans()), asking, answering, st.integers(1, 5), st.booleans(),
+    st.booleans(), st.booleans(),
+)  # fmt: skip
+def test_overlaps_counted_by_rank(keyed, strict, rows, others, partitions, sample, few, well_formed):
+    if well_formed:
+        others = [{**row, "x": min(row["x"], row["y"]), "y": max(row["x"], row["y"])} for row in others if known(row)]
+    spec = overlap_spec(keyed=keyed, strict=strict)
+    assert spec.overlap == (0, 1)
+    wanted = aggregate_join(rows, others, overlaps(keyed=keyed, strict=strict), {n: EXPECTED[n] for n in WHOLE})
+    ways = [play(spec, rows, others, partitions=partitions, sample=sample, few=few)[0]]
+    if rows:
+        ways.append(broadcast(spec, rows, others)[0])
+    for found in ways:
+        for at, (row, answers) in enumerate(wanted):
+            for name, value in answers.items():
+                assert same(found[at][name], value, name), (name, row, value, found[at][name])
+
+
+def known(row):
+    return row["x"] is not None and row["y"] is not None
+
+
+def test_overlaps_visit_two_cells_at_most():
+    generator = np.random.default_rng(2)
+    begin = generator.integers(0, 1000, 800)
+    others = [
+        {"k": 0, "x": int(x), "y": int(x) + 5, "f": 0.0, "i": 1, "d": None, "s": "", "n": 1} for x in begin.tolist()
+    ]
+    rows = [{"k": 0, "x0": int(x), "x1": int(x) + 900} for x in begin.tolist()]
+    found, counted = play(overlap_spec(keyed=False), rows, others, partitions=16, sample=True)
+    assert counted["rows_boxes"] <= 2 * len(rows)
+    assert counted["rows_points"] <= 2 * len(others)
+    assert counted["matches"] == sum(answer["n"] for answer in found.values()) > 100_000
 
 
 def many(size, *, keys=1, skew=False):

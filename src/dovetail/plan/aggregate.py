@@ -88,6 +88,8 @@ class AggregatePlan:
             1: f"range: {self.other} sorted, one range of it for each row",
             2: f"two ranges: {self.other} sorted by one in blocks of 1, 2, 4 ... rows, each sorted by the other",
         }[axes]
+        if self.spec.overlap is not None:
+            where = f"ranks: those of {self.other} that begin before the end, without those that end before the begin"
         ways = ", ".join(dict.fromkeys(_WAYS[measure.kind] for measure in self.spec.measures))
         return f"{where}; {ways}; cost follows rows, not matches"
 
@@ -103,7 +105,9 @@ class AggregatePlan:
             )
         else:
             way = f"cells cut at quantiles of a 1/{DENSE} sample of both sides, read within the same action"
-            if self.spec.exhaustive:
+            if self.spec.overlap is not None:
+                way += f"; {self.by} to the cells of its begin and its end, totals of the others"
+            elif self.spec.exhaustive:
                 way += f"; {self.by} to every cell that its range touches"
             else:
                 way += f"; {self.by} to the ends of its range, totals of the cells in between"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from fractions import Fraction
 from functools import cmp_to_key
 from typing import Any, TypeAlias
@@ -96,9 +96,11 @@ def _total(function: str, known: list[Any]) -> Any:
     if isinstance(known[0], float):
         odd = [value for value in known if not math.isfinite(value)]
         exact = Fraction(0) if odd else sum((Fraction(value) for value in known), Fraction(0))
-        total = sum(odd) if odd else exact
-        return float(total / len(known)) if function == "avg" else float(total)
-    total = sum(known)
+        if odd:
+            return sum(odd)
+        return _rounded(exact / len(known)) if function == "avg" else _rounded(exact)
+    with localcontext(prec=100):  # Python's own precision has 28 digits
+        total = sum(known)
     if function == "sum":
         return total
     return Fraction(total) / len(known) if isinstance(total, Decimal) else float(Fraction(total, len(known)))
@@ -112,5 +114,13 @@ def _spread(function: str, known: list[float]) -> float | None:
     exact = [Fraction(value) for value in known]
     mean = sum(exact, Fraction(0)) / len(exact)
     squares = sum(((value - mean) ** 2 for value in exact), Fraction(0))
-    variance = float(squares / (len(exact) - 1 if function.endswith("_samp") else len(exact)))
+    variance = _rounded(squares / (len(exact) - 1 if function.endswith("_samp") else len(exact)))
     return math.sqrt(variance) if function.startswith("stddev") else variance
+
+
+def _rounded(exact: Fraction) -> float:
+    """The nearest double; infinite where none is near."""
+    try:
+        return float(exact)
+    except OverflowError:
+        return math.inf if exact > 0 else -math.inf

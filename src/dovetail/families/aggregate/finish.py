@@ -107,7 +107,10 @@ def _whole(spec: AggregateSpec, output: Output, limbs: list[Index], counts: Inde
 
 def _scale_gain(spec: AggregateSpec, output: Output) -> int:
     column = spec.measures[output.measures[0]].columns[0]
-    return int(output.type.scale - spec.arguments[column].scale)
+    result, argument = output.type, spec.arguments[column]
+    assert isinstance(result, pa.Decimal128Type)
+    assert isinstance(argument, pa.Decimal128Type)
+    return result.scale - argument.scale
 
 
 def _check(spec: AggregateSpec, output: Output, lost: Mask) -> None:

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.columns.broadcast import broadcast_blocks
+from dovetail.columns.codes import LOWEST
 from dovetail.columns.encode import Keys, group_numbers
 from dovetail.columns.layout import COUNTERS, POINT_PAYLOAD, SEGMENT, TURN, columns_of
 from dovetail.columns.segments import cast_columns, concat, nulls, unpack
@@ -25,8 +26,11 @@ from dovetail.families.aggregate.compiled import Index
 from dovetail.families.aggregate.compiled_ranges import ranges
 from dovetail.families.aggregate.finish import matches, results
 from dovetail.families.aggregate.kernel import Piece, State, merged, states
+from dovetail.families.aggregate.overlaps import whole_states
 from dovetail.families.aggregate.stages import (
     ASKING,
+    BEFORE,
+    BETWEEN,
     BEYOND,
     COVERED,
     ID,
@@ -54,8 +58,8 @@ class ResultStage(Stage):
         columns = [*cast_columns(payload, self.spec.payload), *results(self.spec, state)]
         size = counts.size
         if not self.spec.keep:
-            chosen = pa.array(np.flatnonzero(counts > 0))
-            columns, size = [column.take(chosen) for column in columns], len(chosen)
+            chosen = np.flatnonzero(counts > 0)
+            columns, size = [column.take(chosen) for column in columns], chosen.size
         columns.append(pa.nulls(size, pa.list_(pa.int64())))
         return pa.RecordBatch.from_arrays(columns, names=self._names()), int(counts.sum())
 
@@ -140,23 +144,35 @@ class MergeStage(ResultStage):
     def _covered(self, totals: list[pa.RecordBatch], residents: pa.RecordBatch) -> tuple[Index, State]:
         """The rows that cover cells as a whole, and what those cells add to their states."""
         covered, beyond = (residents.column(name).to_numpy() for name in (COVERED, BEYOND))
-        rows = np.flatnonzero(covered < beyond)
+        overlap = self.spec.overlap is not None
+        rows = np.flatnonzero(covered >= 0 if overlap else covered < beyond)
         if not totals or not rows.size:
             return rows[:0], []
         known, equal = concat(totals), len(self.spec.step.equalities)
         cells = known.column(equal).to_numpy()
+        covered, beyond = covered[rows], beyond[rows]
         groups, asked = np.zeros(cells.size, dtype=np.int64), np.zeros(rows.size, dtype=np.int64)
         if equal:
             first = len(self.spec.payload)
-            keys: Keys = [column.take(pa.array(rows)) for column in residents.columns[first : first + equal]]
+            keys: Keys = [column.take(rows) for column in residents.columns[first : first + equal]]
             groups, asked = group_numbers(self.spec.step.equalities, list(known.columns[:equal]), keys)
         count = 1 + int(max(groups.max(initial=0), asked.max(initial=0)))
-        order = np.lexsort((cells, groups))
-        starts = np.zeros(count + 1, dtype=np.int64)
-        np.cumsum(np.bincount(groups, minlength=count), out=starts[1:])
-        begin, end = ranges(cells[order], starts, asked, covered[rows], beyond[rows] - 1)
-        leaves = list(known.columns[equal + 1 :])
-        return rows, merged(self.spec, leaves, [Piece(order, begin, end)], rows.size)
+        wanted = [(np.arange(cells.size), covered, beyond - 1)]
+        if overlap:
+            # What began and has not ended before the first cell of a row, and what began between its two cells.
+            parts = known.column(equal + 1).to_numpy()
+            before, between = (np.flatnonzero(parts == part) for part in (BEFORE, BETWEEN))
+            wanted = [(before, np.full(rows.size, LOWEST), covered - 1), (between, covered + 1, beyond - 1)]
+        found = [_cells_within(cells, groups, count, some, asked, low, high) for some, low, high in wanted]
+        return rows, merged(self.spec, list(known.columns[equal + 1 + overlap :]), found, rows.size)
+
+
+def _cells_within(cells: Index, groups: Index, count: int, some: Index, asked: Index, low: Index, high: Index) -> Piece:
+    """Some of the totals, in the order of their groups and cells, and those between two cells for each row."""
+    order = some[np.lexsort((cells[some], groups[some]))]
+    starts = np.zeros(count + 1, dtype=np.int64)
+    np.cumsum(np.bincount(groups[some], minlength=count), out=starts[1:])
+    return Piece(order, *ranges(cells[order], starts, asked, low, high))
 
 
 def _placed(numbers: Index, wanted: Index) -> Index:
@@ -185,7 +201,11 @@ class BroadcastStage(ResultStage):
             began = time.perf_counter_ns()
             keys = list(block.columns[payload : payload + count])
             rows = block.num_rows
-            state = empty_state(self.spec, rows) if answering is None else states(self.spec, answering, keys)
+            if answering is None:
+                state = empty_state(self.spec, rows)
+            else:
+                answer = states if self.spec.overlap is None else whole_states
+                state = answer(self.spec, answering, keys)
             out, found = self.rows_out(list(block.columns[:payload]), state)
             spent = (time.perf_counter_ns() - began) // 1000
             for at, more in ((1, rows), (2, found), (3, spent), (5, out.num_rows)):

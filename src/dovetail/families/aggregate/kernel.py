@@ -44,6 +44,8 @@ class Piece:
     order: Index
     begin: Index
     end: Index
+    sign: int = 1
+    """-1 takes what the ranges hold away, where everything that is asked for are sums of whole numbers."""
 
 
 def states(spec: AggregateSpec, points: pa.RecordBatch, box_keys: Keys) -> State:
@@ -52,8 +54,8 @@ def states(spec: AggregateSpec, points: pa.RecordBatch, box_keys: Keys) -> State
     rows = len(box_keys[0])
     point_rows, box_rows = usable_rows(list(points.columns[:keys])), usable_rows(box_keys)
     if point_rows is not None:
-        points = points.take(pa.array(point_rows))
-    asked = box_keys if box_rows is None else [key.take(pa.array(box_rows)) for key in box_keys]
+        points = points.take(point_rows)
+    asked = box_keys if box_rows is None else [key.take(box_rows) for key in box_keys]
     leaves = leaf_state(spec, points.columns[keys:], points.num_rows)
     found = merged(spec, leaves, pieces(spec.step, list(points.columns[:keys]), asked), len(asked[0]))
     if box_rows is None:
@@ -66,13 +68,15 @@ def states(spec: AggregateSpec, points: pa.RecordBatch, box_keys: Keys) -> State
 
 def pieces(step: Step, point_keys: Keys, box_keys: Keys) -> Iterator[Piece]:
     """Where the matches of each row lie; sides without NULL keys."""
-    points, boxes = encode(step, point_keys, box_keys)
+    return pieces_of(*encode(step, point_keys, box_keys))
+
+
+def pieces_of(points: Points, boxes: Boxes) -> Iterator[Piece]:
+    """Where the points within each box lie, in up to two dimensions."""
     groups = points.groups_with(boxes)
-    axes = len(step.axes)
+    axes = points.coordinates.shape[0]
     first = points.coordinates[0] if axes else np.zeros(len(points), dtype=np.int64)
-    order = _sorted(points, first)
-    starts = np.zeros(groups + 1, dtype=np.int64)
-    np.cumsum(np.bincount(points.numbers, minlength=groups), out=starts[1:])
+    order, starts = by_group(points, first, groups)
     low, high = _limits(boxes, 0) if axes else (np.full(len(boxes), LOWEST), np.full(len(boxes), HIGHEST))
     begin, end = ranges(first[order], starts, boxes.numbers, low, high)
     if axes < 2:
@@ -95,11 +99,14 @@ def _limits(boxes: Boxes, axis: int) -> tuple[Codes, Codes]:
     return np.ascontiguousarray(boxes.low[axis]), np.ascontiguousarray(boxes.high[axis])
 
 
-def _sorted(points: Points, codes: Codes) -> Index:
-    by_code = np.argsort(codes, kind="stable")
-    if points.group is None:
-        return by_code
-    return by_code[np.argsort(points.group[by_code], kind="stable")]
+def by_group(points: Points, codes: Codes, groups: int) -> tuple[Index, Index]:
+    """The points in the order of their groups and codes, and where each group begins."""
+    order = np.argsort(codes, kind="stable")
+    if points.group is not None:
+        order = order[np.argsort(points.group[order], kind="stable")]
+    starts = np.zeros(groups + 1, dtype=np.int64)
+    np.cumsum(np.bincount(points.numbers, minlength=groups), out=starts[1:])
+    return order, starts
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -182,7 +189,8 @@ def merged(spec: AggregateSpec, leaves: State, found: Iterable[Piece], rows: int
 
 
 def _numbers(column: pa.Array[Any]) -> Numbers:
-    return column.to_numpy(zero_copy_only=False)
+    numbers: Numbers = column.to_numpy(zero_copy_only=False)
+    return numbers
 
 
 def _kinds(spec: AggregateSpec, measure: Measure) -> list[Kind]:
@@ -202,7 +210,7 @@ class _Adding:
         for values, total in zip(self._leaves, self._totals, strict=True):
             sums = np.zeros(piece.order.size + 1, dtype=np.int64)
             np.cumsum(values[piece.order], out=sums[1:])
-            total += sums[piece.end] - sums[piece.begin]
+            total += piece.sign * (sums[piece.end] - sums[piece.begin])
 
     def state(self) -> State:
         """The columns of the state."""
@@ -273,7 +281,7 @@ class _Best:
         hit = self._best < self._size
         if self._size == 0:
             return [*(nulls(hit.size, value.type) for value in self._values), pa.array(hit)]
-        winners = pa.array(np.append(self._order, 0)[self._best], mask=~hit)
+        winners: pa.Array[Any] = pa.array(np.append(self._order, 0)[self._best], mask=~hit)
         return [*(value.take(winners) for value in self._values), pa.array(hit)]
 
 
@@ -281,7 +289,8 @@ def _signs(column: pa.Array[Any], kind: Kind) -> Numbers:
     """Tells -0.0 from 0.0, so that one of two equal values is chosen wherever rows lie; 0 where nothing is to tell."""
     if kind not in ("float32", "float64"):
         return np.zeros(len(column), dtype=np.int8)
-    return np.signbit(slots(column, 1, np.float32 if kind == "float32" else np.float64)).astype(np.int8)
+    signs: Numbers = np.signbit(slots(column, 1, np.float32 if kind == "float32" else np.float64)).astype(np.int8)
+    return signs
 
 
 def codes_within(column: pa.Array[Any], kind: Kind) -> Codes:
@@ -295,8 +304,8 @@ def picked(spec: AggregateSpec, state: State, places: Index) -> State:
     """The states at some places; an empty one where the place is -1."""
     missing = places < 0
     if not missing.any():
-        return [column.take(pa.array(places)) for column in state]
-    chosen = pa.array(np.where(missing, 0, places), mask=missing)
+        return [column.take(places) for column in state]
+    chosen: pa.Array[Any] = pa.array(np.where(missing, 0, places), mask=missing)
     out: State = []
     for column, (_, kind) in zip(state, spec.state_fields(), strict=True):
         taken = column.take(chosen) if len(column) else nulls(places.size, kind)

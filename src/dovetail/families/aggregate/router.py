@@ -110,6 +110,10 @@ class Routing:
         home = np.where(low == LOWEST, end, begin)
         return Visits(rows, cells, np.where(some, home, anywhere), covered, beyond)
 
+    def place(self, hashes: Index, values: Codes, ties: Index | int) -> Index:
+        """The cell of each (hash, value, tie)."""
+        return cells_of(self.bounds, hashes, values, ties)
+
     def whole(self, step: Step) -> npt.NDArray[np.bool_]:
         """The cells that some range may cover as a whole: those of one hash."""
         if self.mode == "spread":
@@ -117,7 +121,8 @@ class Routing:
         begin, end = self._ends(step)
         same = begin.hash == end.hash
         following = (begin.hash + 1 == end.hash) & (end.value == LOWEST) & (end.tie == LOWEST)
-        return same | following
+        found: npt.NDArray[np.bool_] = same | following
+        return found
 
     def _ends(self, step: Step) -> tuple[Bounds, Bounds]:
         """The first row that each cell may hold, and the first that lies behind it."""
@@ -172,7 +177,8 @@ def _before(begin: Bounds, hashes: Index, values: Codes) -> Index:
     # A cell that begins exactly there is counted, too.
     at = np.maximum(counted - 1, 0)
     exact = (begin.hash[at] == hashes) & (begin.value[at] == values) & (begin.tie[at] == LOWEST) & (counted > 0)
-    return counted - exact
+    strictly: Index = counted - exact
+    return strictly
 
 
 def _both(one: tuple[Index, Index], other: tuple[Index, Index]) -> tuple[Index, Index]:
@@ -190,11 +196,27 @@ def without_sample(step: Step, partitions: int) -> Routing:
     return Routing("order", 0, Bounds(cuts, floor, floor), numbers)
 
 
-def fit(step: Step, points: Sample, boxes: Sample, *, partitions: int, exhaustive: bool) -> Routing:
-    """Cells of about equal work for what the samples show, cut along the axis that copies least."""
+def fit(
+    step: Step,
+    points: Sample,
+    boxes: Sample,
+    *,
+    partitions: int,
+    exhaustive: bool,
+    overlap: tuple[int, int] | None = None,
+) -> Routing:
+    """Cells of about equal work for what the samples show, cut along the axis that copies least.
+
+    Of intervals that `overlap`, begins and ends lie in one order.
+    """
+    if overlap is not None:
+        begins, ends = overlap
+        low, high = boxes.low[ends], np.maximum(boxes.low[ends], boxes.high[begins])
+        points = Sample(points.hash, [points.low[begins]], [points.low[begins]], points.rows)
+        boxes = Sample(boxes.hash, [low], [high], boxes.rows)
     rows = points.rows + boxes.rows
     cells = max(partitions, min(int(np.ceil(rows / CELL_ROWS)), MOST_CELLS), int(np.ceil(rows / (2 * CELL_ROWS))))
-    axes = range(max(1, len(step.axes)))
+    axes = range(len(points.low))
     fitted = [_fitted(step, axis, points, boxes, cells, partitions, exhaustive=exhaustive) for axis in axes]
     return min(fitted, key=lambda pair: pair[0])[1]
 
@@ -229,13 +251,18 @@ def _fitted(
 def _pure(bounds: Bounds) -> Bounds:
     """The bounds, and where a hash is cut, further ones at its beginning and its end.
 
-    Then all cells of a frequent key are its own, and ranges that are open on one side cover those on that side.
+    Then a key lies in one cell, or all its cells are its own, and ranges that are open on one side cover those on that
+    side.
     """
-    cut = np.unique(bounds.hash[:-1][bounds.hash[1:] == bounds.hash[:-1]]) if bounds.hash.size > 1 else bounds.hash[:0]
+    known, times = np.unique(bounds.hash, return_counts=True)
+    cut = known[times > 1]
+    # A hash that is cut once fits into a cell: it need not be cut at all.
+    inside = np.isin(bounds.hash, cut)
     behind = cut[cut < HIGHEST] + 1
     hashes = np.concatenate([bounds.hash, cut, behind])
     floor = np.full(hashes.size - bounds.hash.size, LOWEST)
-    values, ties = np.concatenate([bounds.value, floor]), np.concatenate([bounds.tie, floor])
+    values = np.concatenate([np.where(inside, bounds.value, LOWEST), floor])
+    ties = np.concatenate([np.where(inside, bounds.tie, LOWEST), floor])
     order = np.lexsort((ties, values, hashes))
     h, v, t = hashes[order], values[order], ties[order]
     distinct = np.ones(h.size, dtype=np.bool_)

@@ -96,6 +96,25 @@ class AggregateSpec:
         return list(zip(columns_of(STATE, len(types)), types, strict=True))
 
     @property
+    def overlap(self) -> tuple[int, int] | None:
+        """The axes of begins and of ends, where both sides are intervals and all that is asked can be subtracted.
+
+        Then matches = those that begin before the end, without those that end before the beginning.
+        """
+        step = self.step
+        if len(step.axes) != 2 or any(measure.kind not in ("rows", "count", "whole") for measure in self.measures):
+            return None
+        upper = [at for at, axis in enumerate(step.axes) if axis.low is None and axis.high is not None]
+        lower = [at for at, axis in enumerate(step.axes) if axis.high is None and axis.low is not None]
+        if len(upper) != 1 or len(lower) != 1:
+            return None
+        begins, ends = step.axes[upper[0]], step.axes[lower[0]]
+        same = step.point_keys[begins.point].ddl == step.point_keys[ends.point].ddl
+        return (upper[0], lower[0]) if same and begins.kind == ends.kind != "rank" else None
+
+    @property
     def exhaustive(self) -> bool:
         """Whether a row has to look at every cell that its range touches: no cell can be covered as a whole."""
+        if self.overlap is not None:
+            return False
         return len(self.step.axes) > 1 or any(axis.kind == "rank" for axis in self.step.axes)

@@ -26,19 +26,25 @@ from dovetail.columns.codes import Codes, order_codes
 from dovetail.columns.encode import Keys, group_numbers, routing_boxes, routing_points, usable_rows
 from dovetail.columns.hashing import mix_into, row_hashes
 from dovetail.columns.layout import CELL_NUMBER, COPIES, FITTED, SEGMENT, TURN, columns_of
-from dovetail.columns.partition import group_rows_by_cell, shuffle_batch
+from dovetail.columns.partition import group_by_cell, group_rows_by_cell, shuffle_batch
 from dovetail.columns.sampling import sampled_sides
 from dovetail.columns.segments import binary_column, blocks, concat, pack, routing_and_rows, unpack
 from dovetail.families.aggregate.compiled import Index
 from dovetail.families.aggregate.kernel import Piece, State, leaf_state, merged, picked, states
+from dovetail.families.aggregate.overlaps import BEGINS, ENDS, overlap_states, route_boxes, route_points
 from dovetail.families.aggregate.router import Routing, Sample, fit, modulo
 from dovetail.families.aggregate.spec import STATE, AggregateSpec
 
 ANSWERING, ASKING = 0, 1
 """The two sides, as points and boxes of the step."""
 
+ROLE = "role"
+"""What a row is to its cell, where intervals overlap."""
 ID, HOME, COVERED, BEYOND, ASKS, OF_CELL = "id", "home", "covered", "beyond", "asks", "cell"
 """The number of an asking row, its home, the cells that it covers, whether it asks at home, and the cell of a state."""
+
+BEFORE, BETWEEN = 0, 1
+"""The two totals of a cell of intervals: for rows that begin behind it, and for rows that it lies within."""
 
 VISITORS, RESIDENTS = 1, 2
 """Turns of the asking rows in a cell, behind the answering ones (0): those at home elsewhere, those at home here."""
@@ -83,7 +89,14 @@ class FitStage(Stage):
         else:
             empty = np.empty(0, dtype=np.int64)
             points = boxes = Sample(empty, [empty] * self._axes, [empty] * self._axes, 0.0)
-        routing = fit(self.spec.step, points, boxes, partitions=self.partitions, exhaustive=self.spec.exhaustive)
+        routing = fit(
+            self.spec.step,
+            points,
+            boxes,
+            partitions=self.partitions,
+            exhaustive=self.spec.exhaustive,
+            overlap=self.spec.overlap,
+        )
         yield pa.RecordBatch.from_arrays([binary_column([routing.to_buffer()])], names=[FITTED])
 
     @property
@@ -132,12 +145,20 @@ class RouteStage(Stage):
         chosen = usable_rows(list(block.columns[:keys]))
         if chosen is not None:
             # A NULL among the keys matches nothing.
-            block = block.take(pa.array(chosen))
+            block = block.take(chosen)
         width = keys + len(self.spec.arguments)
         hashes = order_codes(block.column(width), "int") if self.hashed else np.zeros(block.num_rows, dtype=np.int64)
         ties = row_hashes(block, width)
-        cells = routing.points(self.spec.step, hashes, list(block.columns[:keys]), ties)
-        table, bounds = group_rows_by_cell(block.select(range(width)), np.arange(cells.size), cells, routing.cells)
+        point_keys: Keys = list(block.columns[:keys])
+        rows = block.select(range(width))
+        if self.spec.overlap is None:
+            cells = routing.points(self.spec.step, hashes, point_keys, ties)
+            table, bounds = group_rows_by_cell(rows, np.arange(cells.size), cells, routing.cells)
+            return shuffle_batch(routing.numbers, 0, table, bounds, notes)
+        numbers, cells, roles = route_points(self.spec, routing, hashes, point_keys, ties)
+        table, bounds = group_rows_by_cell(rows, numbers, cells, routing.cells)
+        in_order, _ = group_by_cell(roles.astype(np.int64), cells, routing.cells)
+        table = table.append_column(ROLE, pa.array(in_order))
         return shuffle_batch(routing.numbers, 0, table, bounds, notes)
 
     def _asking(self, routing: Routing, block: pa.RecordBatch, notes: Index) -> Iterator[pa.RecordBatch]:
@@ -150,10 +171,13 @@ class RouteStage(Stage):
         chosen = usable_rows(keys)
         rows = np.arange(size) if chosen is None else chosen
         if chosen is not None:
-            keys, hashes = [key.take(pa.array(chosen)) for key in keys], hashes[chosen]
-        visits = routing.boxes(self.spec.step, hashes, keys, spread[rows], exhaustive=self.spec.exhaustive)
+            keys, hashes = [key.take(chosen) for key in keys], hashes[chosen]
+        if self.spec.overlap is None:
+            visits = routing.boxes(self.spec.step, hashes, keys, spread[rows], exhaustive=self.spec.exhaustive)
+        else:
+            visits = route_boxes(self.spec, routing, hashes, keys, spread[rows])
         home = modulo(spread, routing.cells)
-        covered, beyond = np.zeros((2, size), dtype=np.int64)
+        covered, beyond = np.full((2, size), -1, dtype=np.int64)
         home[rows], covered[rows], beyond[rows] = visits.home, visits.covered, visits.beyond
         visitor, cell = rows[visits.rows], visits.cells
         at_home = cell == home[visitor]
@@ -216,24 +240,32 @@ class AnswerStage(Stage):
         payload, count = len(self.spec.payload), self.key_counts[ASKING]
         asks = residents.column(ASKS).to_numpy(zero_copy_only=False)
         keys = list(residents.columns[payload : payload + count])
-        if asks.all():
-            return self._states(answering, keys)
+        if asks.all() or self.spec.overlap is not None:
+            # Intervals that do not ask match nothing.
+            return self._states(answering, keys, at_home=True)
         asking = np.flatnonzero(asks)
         places = np.full(asks.size, -1, dtype=np.int64)
         places[asking] = np.arange(asking.size)
-        return picked(self.spec, self._states(answering, [key.take(pa.array(asking)) for key in keys]), places)
+        chosen = [key.take(asking) for key in keys]
+        return picked(self.spec, self._states(answering, chosen, at_home=True), places)
 
-    def _states(self, answering: pa.RecordBatch | None, keys: Keys) -> State:
-        return empty_state(self.spec, len(keys[0])) if answering is None else states(self.spec, answering, keys)
+    def _states(self, answering: pa.RecordBatch | None, keys: Keys, *, at_home: bool) -> State:
+        rows = len(keys[0])
+        if answering is None:
+            return empty_state(self.spec, rows)
+        if self.spec.overlap is None:
+            return states(self.spec, answering, keys)
+        roles, plain = _roles(answering)
+        return overlap_states(self.spec, plain, roles, keys, np.full(rows, at_home))
 
     def _visits(
         self, answering: pa.RecordBatch | None, visitors: pa.RecordBatch, cell: int, slots: npt.NDArray[np.int32]
     ) -> Iterator[pa.RecordBatch]:
         if answering is None:
             return
-        state = self._states(answering, list(visitors.columns[: self.key_counts[ASKING]]))
-        # Where nothing matched, there is nothing to merge.
-        found = np.flatnonzero(state[0].to_numpy() > 0)
+        state = self._states(answering, list(visitors.columns[: self.key_counts[ASKING]]), at_home=False)
+        # Where nothing matched, there is nothing to merge; of intervals, as many may have begun as have ended.
+        found = np.flatnonzero(state[0].to_numpy() > 0) if self.spec.overlap is None else np.arange(visitors.num_rows)
         home = visitors.column(HOME).to_numpy()
         rows = visitors.select([ID]).append_column(OF_CELL, pa.array(np.full(home.size, cell)))
         table = _with_state(rows, state)
@@ -246,6 +278,9 @@ class AnswerStage(Stage):
     def _total(self, answering: pa.RecordBatch, cell: int) -> pa.RecordBatch:
         """The states of all rows of a cell, one for each of its keys: two keys may share a hash."""
         count, equal = self.key_counts[ANSWERING], len(self.spec.step.equalities)
+        roles = np.zeros(0, dtype=np.int64)
+        if self.spec.overlap is not None:
+            roles, answering = _roles(answering)
         leaves = leaf_state(self.spec, list(answering.columns[count:]), answering.num_rows)
         if equal:
             keys: Keys = list(answering.columns[:equal])
@@ -255,10 +290,34 @@ class AnswerStage(Stage):
         order = np.argsort(groups, kind="stable")
         ends = np.cumsum(np.bincount(groups))
         begins = np.concatenate([[0], ends[:-1]])
-        state = merged(self.spec, leaves, [Piece(order, begins, ends)], ends.size)
-        rows = answering.select(range(equal)).take(pa.array(order[begins]))
-        named = rows.append_column(OF_CELL, pa.array(np.full(ends.size, cell)))
-        return _with_state(named, state)
+        rows = answering.select(range(equal)).take(order[begins])
+        if equal:
+            named = rows.append_column(OF_CELL, pa.array(np.full(ends.size, cell)))
+        else:
+            named = pa.RecordBatch.from_pydict({OF_CELL: np.full(ends.size, cell)})
+        if self.spec.overlap is None:
+            return _with_state(named, merged(self.spec, leaves, [Piece(order, begins, ends)], ends.size))
+        begun, ended = (_by_group(np.flatnonzero(roles & role), groups, ends.size) for role in (BEGINS, ENDS))
+        ended = Piece(ended.order, ended.begin, ended.end, sign=-1)
+        parts = []
+        for part, found in ((BEFORE, [begun, ended]), (BETWEEN, [begun])):
+            marked = named.append_column(ROLE, pa.array(np.full(ends.size, part)))
+            parts.append(_with_state(marked, merged(self.spec, leaves, found, ends.size)))
+        return concat(parts)
+
+
+def _roles(answering: pa.RecordBatch) -> tuple[Index, pa.RecordBatch]:
+    """The roles of the rows of a cell, and the rows without them."""
+    last = answering.num_columns - 1
+    roles: Index = answering.column(last).to_numpy()
+    return roles, answering.select(range(last))
+
+
+def _by_group(rows: Index, groups: Index, count: int) -> Piece:
+    """Some rows in the order of their groups: one range for each."""
+    order = rows[np.argsort(groups[rows], kind="stable")]
+    ends = np.cumsum(np.bincount(groups[rows], minlength=count))
+    return Piece(order, np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]]), ends)
 
 
 def empty_state(spec: AggregateSpec, rows: int) -> State:
