@@ -110,7 +110,7 @@ def _scale_gain(spec: AggregateSpec, output: Output) -> int:
     result, argument = output.type, spec.arguments[column]
     assert isinstance(result, pa.Decimal128Type)
     assert isinstance(argument, pa.Decimal128Type)
-    return result.scale - argument.scale
+    return int(result.scale - argument.scale)
 
 
 def _check(spec: AggregateSpec, output: Output, lost: Mask) -> None:

@@ -73,6 +73,11 @@ class Routing:
         """How many cells there are."""
         return int(self.numbers.size)
 
+    @property
+    def splits_values(self) -> bool:
+        """Whether rows are divided by their own hash."""
+        return self.mode == "spread" or bool((self.bounds.tie != LOWEST).any())
+
     def points(self, step: Step, hashes: Index, keys: Keys, ties: Index) -> Index:
         """The cell of each answering row."""
         if self.mode == "spread":

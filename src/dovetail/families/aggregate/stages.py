@@ -148,7 +148,7 @@ class RouteStage(Stage):
             block = block.take(chosen)
         width = keys + len(self.spec.arguments)
         hashes = order_codes(block.column(width), "int") if self.hashed else np.zeros(block.num_rows, dtype=np.int64)
-        ties = row_hashes(block, width)
+        ties = row_hashes(block, width) if routing.splits_values else np.zeros(block.num_rows, dtype=np.int64)
         point_keys: Keys = list(block.columns[:keys])
         rows = block.select(range(width))
         if self.spec.overlap is None:
