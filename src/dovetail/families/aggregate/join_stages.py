@@ -28,7 +28,6 @@ from dovetail.families.aggregate.finish import matches, results
 from dovetail.families.aggregate.kernel import Piece, State, merged, states
 from dovetail.families.aggregate.overlaps import whole_states
 from dovetail.families.aggregate.stages import (
-    ASKING,
     BEFORE,
     BETWEEN,
     BEYOND,
@@ -193,13 +192,13 @@ class BroadcastStage(ResultStage):
         answering: pa.RecordBatch | None = None
         opened = False
         counted = [0] * len(METRICS)
-        payload, count = len(self.spec.payload), self.key_counts[ASKING]
+        payload = len(self.spec.payload)
         for block, value in broadcast_blocks(batches, packed=self.packed):
             if not opened:
                 # Spark may see that the small side is empty, and then nobody packs it.
                 answering, opened = unpack(value.as_buffer()) if value.is_valid else None, True
             began = time.perf_counter_ns()
-            keys = list(block.columns[payload : payload + count])
+            keys = self.asking_keys(block)
             rows = block.num_rows
             if answering is None:
                 state = empty_state(self.spec, rows)

@@ -23,9 +23,9 @@ import pyarrow as pa
 
 from dovetail.columns import spark_hash
 from dovetail.columns.codes import Codes, order_codes
-from dovetail.columns.encode import Keys, group_numbers, routing_boxes, routing_points, usable_rows
+from dovetail.columns.encode import Keys, group_numbers, keys_from, routing_boxes, routing_points, usable_rows
 from dovetail.columns.hashing import mix_into, row_hashes
-from dovetail.columns.layout import CELL_NUMBER, COPIES, FITTED, SEGMENT, TURN, columns_of
+from dovetail.columns.layout import CELL_NUMBER, COPIES, FITTED, KEY, POINT_PAYLOAD, SEGMENT, TURN, Source, columns_of
 from dovetail.columns.partition import group_by_cell, group_rows_by_cell, shuffle_batch
 from dovetail.columns.sampling import sampled_sides
 from dovetail.columns.segments import binary_column, blocks, concat, pack, routing_and_rows, unpack
@@ -62,6 +62,18 @@ class Stage:
 
     spec: AggregateSpec
     partitions: int = 1
+    sources: tuple[Source | None, ...] | None = None
+    """For each key of the asking side, where in its payload it is; None for keys that travel themselves."""
+
+    def asking_keys(self, block: pa.RecordBatch) -> Keys:
+        """The keys of asking rows, as they come from Spark."""
+        sources = (None,) * self.key_counts[ASKING] if self.sources is None else self.sources
+        return keys_from(block, sources, len(self.spec.payload))
+
+    @property
+    def travelling(self) -> int:
+        """How many key columns come behind the payload of asking rows."""
+        return self.key_counts[ASKING] - sum(source is not None for source in self.sources or ())
 
     @property
     def key_counts(self) -> tuple[int, int]:
@@ -162,11 +174,14 @@ class RouteStage(Stage):
         return shuffle_batch(routing.numbers, 0, table, bounds, notes)
 
     def _asking(self, routing: Routing, block: pa.RecordBatch, notes: Index) -> Iterator[pa.RecordBatch]:
-        payload, count = len(self.spec.payload), self.key_counts[ASKING]
-        keys: Keys = list(block.columns[payload : payload + count])
+        payload, size = len(self.spec.payload), block.num_rows
+        keys = self.asking_keys(block)
         numbers = block.column(block.num_columns - 1)
-        size = block.num_rows
-        hashes = order_codes(block.column(payload + count), "int") if self.hashed else np.zeros(size, dtype=np.int64)
+        hashes = np.zeros(size, dtype=np.int64)
+        if self.hashed:
+            hashes = order_codes(block.column(payload + self.travelling), "int")
+        named = columns_of(KEY, len(keys))
+        key_rows = pa.RecordBatch.from_arrays(keys, names=named)
         spread = _scattered(numbers.to_numpy())
         chosen = usable_rows(keys)
         rows = np.arange(size) if chosen is None else chosen
@@ -183,15 +198,17 @@ class RouteStage(Stage):
         at_home = cell == home[visitor]
         asks = np.zeros(size, dtype=np.bool_)
         asks[visitor[at_home]] = True
-        residents = block.select(range(payload + count)).append_column(ID, numbers)
+        residents = pa.RecordBatch.from_arrays(
+            [*block.columns[:payload], *key_rows.columns, numbers],
+            names=[*columns_of(POINT_PAYLOAD, payload), *named, ID],
+        )
         for name, values in ((COVERED, covered), (BEYOND, beyond), (ASKS, asks)):
             residents = residents.append_column(name, pa.array(values))
         table, bounds = group_rows_by_cell(residents, np.arange(size), home, routing.cells)
         yield shuffle_batch(routing.numbers, RESIDENTS, table, bounds, notes)
         away = np.flatnonzero(~at_home)
         if away.size:
-            visitors = block.select(range(payload, payload + count)).append_column(ID, numbers)
-            visitors = visitors.append_column(HOME, pa.array(home))
+            visitors = key_rows.append_column(ID, numbers).append_column(HOME, pa.array(home))
             table, bounds = group_rows_by_cell(visitors, visitor[away], cell[away], routing.cells)
             yield shuffle_batch(routing.numbers, VISITORS, table, bounds, notes)
 
@@ -221,7 +238,7 @@ class AnswerStage(Stage):
         slots = spark_hash.cell_numbers(np.arange(self.partitions), self.partitions)
         if residents is not None:
             state = self._resident_states(answering, residents)
-            yield _sent(slots[cell % self.partitions], 2 * cell + 1, _with_state(residents, state))
+            yield _sent(slots[cell % self.partitions], 2 * cell + 1, self._homecoming(residents, state))
         if visitors is not None:
             yield from self._visits(answering, visitors, cell, slots)
         if whole and answering is not None and not self.spec.exhaustive:
@@ -235,6 +252,12 @@ class AnswerStage(Stage):
         ]
         empty = pa.RecordBatch.from_pydict({ID: pa.array([], pa.int64())})
         yield _sent(slots[cell % self.partitions], NOTES, empty.replace_schema_metadata({NOTE: json.dumps(counts)}))
+
+    def _homecoming(self, residents: pa.RecordBatch, state: State) -> pa.RecordBatch:
+        """The rows of this home with their states, without the keys that nobody needs any more."""
+        kept = range(len(self.spec.payload) + len(self.spec.step.equalities))
+        rows = residents.select([*(residents.schema.names[at] for at in kept), ID, COVERED, BEYOND])
+        return _with_state(rows, state)
 
     def _resident_states(self, answering: pa.RecordBatch | None, residents: pa.RecordBatch) -> State:
         payload, count = len(self.spec.payload), self.key_counts[ASKING]

@@ -18,10 +18,9 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dovetail.columns.codes import Codes, order_codes
-from dovetail.columns.encode import Keys, routing_boxes, routing_points, usable_rows
+from dovetail.columns.encode import Keys, keys_from, routing_boxes, routing_points, usable_rows
 from dovetail.columns.hashing import row_hashes
 from dovetail.columns.layout import FITTED, STARTS_HERE, Source
 from dovetail.columns.partition import group_by_cell, group_rows_by_cell, shuffle_batch
@@ -57,16 +56,7 @@ class Stage:
 
     def keys_of(self, batch: pa.RecordBatch, first: int, side: int | None = None) -> Keys:
         """The key columns of a side (this stage's own if not told), whose own columns begin at `first`."""
-        keys: Keys = []
-        for source in self._sources(self.side if side is None else side):
-            if source is None:
-                keys.append(batch.column(first))
-                first += 1
-            elif source.shift == 0:
-                keys.append(batch.column(source.column))
-            else:
-                keys.append(pc.add(batch.column(source.column), source.shift))
-        return keys
+        return keys_from(batch, self._sources(self.side if side is None else side), first)
 
     def _sources(self, side: int) -> tuple[Source | None, ...]:
         if self.sources is not None:

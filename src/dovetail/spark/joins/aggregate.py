@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dovetail.columns.layout import CELL_NUMBER, COUNTERS, KEY, POINT_PAYLOAD, ROW, SAMPLED_KEYS, SIDE
+from dovetail.columns.layout import CELL_NUMBER, COUNTERS, KEY, POINT_PAYLOAD, ROW, SAMPLED_KEYS, SIDE, Source
 from dovetail.columns.sampling import DENSE, SPARSE
 from dovetail.columns.structs import nest
 from dovetail.conditions.tokens import may_be_random
@@ -23,7 +23,7 @@ from dovetail.plan.aggregate_calls import Argument, Call, TypedCall
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, in_turn, segments_by_cell
 from dovetail.spark.carriers import arrow_type, carrier
 from dovetail.spark.frames import Side, filtered_sides, is_ansi
-from dovetail.spark.keys import hash_column, key_columns
+from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import SEGMENTS, arrow_function
@@ -100,6 +100,13 @@ class _Columns:
             columns.append(hash_column(keys[: len(step.equalities)], f"{prefix}{len(keys)}"))
         return columns
 
+    def sources(self) -> tuple[Source | None, ...]:
+        """Which asking keys are in the payload; a filter that hides keys makes them columns of their own."""
+        keys = self.spec.step.box_keys
+        if self.plan.hidden:
+            return (None,) * len(keys)
+        return tuple(payload_source(self.asking, key) for key in keys)
+
     def answering_side(self, *, hashed: bool = True) -> FlatSide:
         """Keys, arguments, hash."""
         keys = self.keys(ANSWERING, hashed=hashed)
@@ -109,7 +116,9 @@ class _Columns:
 
     def asking_side(self, *, hashed: bool = True) -> FlatSide:
         """Payload, keys, hash, and the number of the row where states of it come together."""
-        columns = [*self.asking.payload_columns(), *self.keys(ASKING, hashed=hashed)]
+        keys, sources = self.keys(ASKING, hashed=hashed), self.sources()
+        travelling = [key for key, source in zip(keys, sources, strict=False) if source is None]
+        columns = [*self.asking.payload_columns(), *travelling, *keys[len(sources) :]]
         if hashed:
             columns.append(F.expr(f"monotonically_increasing_id() AS {ROW}"))
         return FlatSide(self.asking.frame, columns)
@@ -142,7 +151,7 @@ def _shuffled(columns: _Columns, recorder: Recorder) -> DataFrame:
     plan, spec, partitions = columns.plan, columns.spec, columns.plan.shuffle_partitions
 
     def route(side: int, routing: bytes | None) -> Stage:
-        return RouteStage(spec, partitions, side=side, routing=routing)
+        return RouteStage(spec, partitions, columns.sources(), side=side, routing=routing)
 
     routed = Routed(
         route=route,
@@ -164,7 +173,7 @@ def _sampling(columns: _Columns) -> Sampling:
 
 
 def _broadcast(columns: _Columns, recorder: Recorder) -> DataFrame:
-    stage = columns.named(BroadcastStage(columns.spec, packed=recorder.streaming))
+    stage = columns.named(BroadcastStage(columns.spec, sources=columns.sources(), packed=recorder.streaming))
     joined = Joined(stage, columns.schema(), None)
     return broadcast_join(
         columns.asking_side(hashed=False), columns.answering_side(hashed=False), joined, recorder
