@@ -215,3 +215,15 @@ def test_what_others_call_the_arguments(spark):
         dt.aggregate_join(frames, on="q.x <= t.x", agg=AGG)
     with pytest.raises(dt.ArgumentError, match="aggregate_join has no argument aggs="):
         dt.aggregate_join(frames, on="q.x <= t.x", by="t", aggs=AGG)
+
+
+@pytest.mark.parametrize("broadcast", [None, False])
+def test_counters_may_travel_among_the_rows(spark, broadcast, monkeypatch):
+    """As they do on Spark Connect, which has no accumulators."""
+    _, frames = inputs(spark, 50)
+    call = {"on": CONDITIONS["key and band"], "by": "t", "agg": AGG, "broadcast": broadcast}
+    usual = dt.aggregate_join(frames, **call).orderBy("t.id").collect()
+    monkeypatch.setattr("dovetail.spark.metrics.is_remote", lambda: True)
+    joined = dt.aggregate_join(frames, **call)
+    assert joined.orderBy("t.id").collect() == usual
+    assert dt.metrics(joined)["results"] == 50

@@ -101,7 +101,7 @@ def _limits(boxes: Boxes, axis: int) -> tuple[Codes, Codes]:
 
 def by_group(points: Points, codes: Codes, groups: int) -> tuple[Index, Index]:
     """The points in the order of their groups and codes, and where each group begins."""
-    order = np.argsort(codes, kind="stable")
+    order = np.argsort(codes)  # of equal codes any order will do, and this one is fastest
     if points.group is not None:
         order = order[np.argsort(points.group[order], kind="stable")]
     starts = np.zeros(groups + 1, dtype=np.int64)
