@@ -23,6 +23,7 @@ from dovetail.errors import (
 
 if TYPE_CHECKING:
     from dovetail.api import (
+        aggregate_join,
         approx_join,
         asof_join,
         bestmatch_join,
@@ -64,6 +65,7 @@ __all__ = [
     "UnknownNameError",
     "UnsupportedTypeError",
     "after",
+    "aggregate_join",
     "approx_join",
     "asof_join",
     "bestmatch_join",
@@ -90,8 +92,8 @@ __all__ = [
 
 _MODULES = {
     "dovetail.api": (
-        "approx_join", "asof_join", "bestmatch_join", "estimates", "explain", "quality", "register_order", "sql",
-        "theta_join", "window_join",
+        "aggregate_join", "approx_join", "asof_join", "bestmatch_join", "estimates", "explain", "quality",
+        "register_order", "sql", "theta_join", "window_join",
     ),
     "dovetail.conditions.criteria": ("closest", "least", "most", "overlap", "prefer", "youngest"),
     "dovetail.families.shedding.spec": ("Harvest", "RandomDrop"),

@@ -44,6 +44,7 @@ PLAIN = {
     "plot.rates": (dt.plot.rates, {"progress": [{"kind": "batch", "rows": 1, "seconds": 1}]}),
 }
 JOINS = {
+    "aggregate_join": {"on": "R.id = S.id", "by": "R", "agg": {"n": "count(*)"}},
     "approx_join": {"on": "R.id = S.id", "memory": 10},
     "asof_join": {"time": "t"},
     "bestmatch_join": {"on": [dt.closest("t", within=5)]},
@@ -172,6 +173,7 @@ def _no_job(request, spark):
 
 
 STREAMS = {
+    "aggregate_join": {"on": "R.id = S.id", "by": "R", "agg": {"n": "count(*)"}},
     "approx_join": {"on": "R.id = S.id", "memory": 10},
     "asof_join": {"time": "ts", "by": "id"},
     "bestmatch_join": {"on": [dt.closest("ts", within="5 seconds")], "how": "left"},

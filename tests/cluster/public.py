@@ -52,6 +52,23 @@ def _after(spark, folder: Path) -> list[str]:
     return texts(joined)
 
 
+def _aggregate(spark, folder: Path) -> list[str]:
+    agg = {"n": "count(*)", "total": "sum(B.x)", "last": "max_by(B.id, B.t)"}
+    ways = (
+        {"on": "A.k = B.k AND B.x <= A.x"},
+        {"on": "B.x <= A.x AND B.t >= A.t"},
+        {"on": "A.k = B.k", "how": "inner"},
+    )
+    joins = [
+        dt.aggregate_join(tables(spark, folder, "AB"), by="A", agg=agg, broadcast=small, **way)
+        for way in ways
+        for small in (None, False)
+    ]
+    counted = joins[1].count()
+    assert dt.metrics(joins[1])["results"] == counted
+    return [text for joined in joins for text in texts(joined)]
+
+
 def _sampled(spark, folder: Path, memory: int | None = 60):
     return dt.approx_join(tables(spark, folder, "AB"), on="A.k = B.k", memory=memory, seed=3)
 
@@ -254,6 +271,7 @@ PUBLIC: dict[str, Case] = {
     "UnknownNameError": _refused(dt.UnknownNameError, _theta_of("A.x < B.y")),
     "UnsupportedTypeError": _refused(dt.UnsupportedTypeError, _theta_of("ABS(A.k - B.k) <= 1")),
     "after": _after,
+    "aggregate_join": _aggregate,
     "approx_join": _joins("approx, batch", "approx, stream"),
     "asof_join": _joins("asof, batch", "asof, stream"),
     "bestmatch_join": _joins("bestmatch, batch", "bestmatch, stream"),

@@ -13,6 +13,9 @@ MORE = {
     "theta, sampled": lambda inputs: dt.theta_join(inputs, on="ABS(A.v - B.v) <= 1", sample=True, how="full"),
     "best, inner": lambda inputs: dt.bestmatch_join(inputs, on=[dt.closest("v"), dt.least("A.k + B.k")], how="inner"),
     "asof, sampled": lambda inputs: dt.asof_join(inputs, time="ts", by="k", sample=True),
+    "aggregates": lambda inputs: dt.aggregate_join(
+        inputs, on="A.k = B.k AND B.v <= A.v", by="A", agg={"n": "count(*)", "s": "sum(B.id)"}
+    ),
     "statement": lambda inputs: dt.sql("SELECT A.id FROM A, B WINDOW = 4 SECONDS WHERE A.k = B.k", **inputs),
     "plain statement": lambda inputs: dt.sql("SELECT count(*) FROM A, B WHERE A.v < B.v", **inputs),
     "approx, balanced": lambda inputs: dt.approx_join(inputs, on="A.k = B.k", memory="1 MB", seed=2),

@@ -253,3 +253,28 @@ def test_an_odd_argument_is_taken_or_refused_with_its_line(kind, spark, folder):
             else:
                 continue
             assert message.startswith(f"{folder / 'job.yaml'}:"), (key, value, message)
+
+
+AGGREGATE = """\
+inputs:
+  R: {format: parquet, path: R}
+  S: {format: parquet, path: S}
+join:
+  kind: aggregate
+  on: S.x BETWEEN R.x - 3 AND R.x
+  by: R
+  agg: {n: count(*), total: sum(S.x)}
+  select: [R.x, n, total]
+output: {format: parquet, path: out}
+"""
+
+
+def test_a_job_aggregates(spark, folder):
+    built = BuiltJob(job_of(folder, AGGREGATE), spark)
+    assert "aggregate join, batch" in built.plan()
+    built.write()
+    rows = {row["x"]: (row["n"], row["total"]) for row in pq.read_table(folder / "out").to_pylist()}
+    assert len(rows) == 100
+    assert (rows[0], rows[9]) == ((1, 0), (2, 14))
+    with pytest.raises(JobError, match=r"job.yaml:\d+: .*S\.z"):
+        BuiltJob(job_of(folder, AGGREGATE.replace("sum(S.x)", "sum(S.z)")), spark)

@@ -37,6 +37,13 @@ WINDOW: Elsewhere = {
     "watermark": ("lateness=", "lateness='1 minute', or withWatermark on the streams"),
 }
 
+_AGG = ("agg=, aggregates by the name of their column", "agg={'n': 'count(*)', 'mean': 'avg(q.price)'}")
+AGGREGATE: Elsewhere = {
+    **CONDITION,
+    **dict.fromkeys(("aggs", "aggregates", "aggregate", "compute", "select"), _AGG),
+    **dict.fromkeys(("group_by", "groupBy", "groupby", "keys"), ("by=, the alias of an input", "by='t'")),
+}
+
 _INNER = ("inner joins, which need no how=", "sample the inner join")
 APPROX: Elsewhere = {**CONDITION, **dict.fromkeys(("how", "joinType", "join_type", "type"), _INNER)}
 
@@ -69,6 +76,8 @@ _NEEDED: Elsewhere = {
     "time": _TIMES,
     "within": ("within=, the length of the window", "within='10 seconds'"),
     "memory": ("memory=, rows or bytes", "memory=100_000, or memory='2 GiB'"),
+    "by": ("by=, the alias of the input whose rows are kept", "by='t', for aggregates over what each row of t matches"),
+    "agg": _AGG,
 }
 """Arguments without a default, apart from on=, which says something else in every join."""
 

@@ -6,13 +6,14 @@ did.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dovetail.columns.codes import (
     HIGHEST,
@@ -26,6 +27,7 @@ from dovetail.columns.codes import (
     prefix_codes,
     valid_mask,
 )
+from dovetail.columns.layout import Source
 from dovetail.conditions.comparison import Axis, Edge, Kind, Step
 
 Index = npt.NDArray[np.int64]
@@ -70,6 +72,20 @@ class Boxes:
     def numbers(self) -> Index:
         """Group numbers, 0 for all rows where there is no equality key."""
         return np.zeros(len(self), dtype=np.int64) if self.group is None else self.group
+
+
+def keys_from(batch: pa.RecordBatch, sources: Sequence[Source | None], first: int) -> Keys:
+    """The key columns of a side: those in its payload, and the others from column `first` on."""
+    keys: Keys = []
+    for source in sources:
+        if source is None:
+            keys.append(batch.column(first))
+            first += 1
+        elif source.shift == 0:
+            keys.append(batch.column(source.column))
+        else:
+            keys.append(pc.add(batch.column(source.column), source.shift))
+    return keys
 
 
 def usable(keys: Keys) -> Mask:

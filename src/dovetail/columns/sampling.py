@@ -8,6 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+
+from dovetail.columns.encode import usable
 
 DENSE, SPARSE = 128, 4096
 """One row of so many is sampled; powers of two, so that the sparse sample is a part of the dense one."""
@@ -43,3 +46,23 @@ def even_sample(
     if deep.any():
         return (draw & (SPARSE - 1)) == 0, fractions[1]
     return np.ones_like(deep), fractions[0]
+
+
+def sampled_sides(
+    batch: pa.RecordBatch, keys: tuple[int, int], *, hashed: bool, fractions: tuple[float, float]
+) -> list[tuple[float, pa.RecordBatch]]:
+    """For each side how many rows it may have that can match, and the keys (and hash) of those in the sample.
+
+    A batch has the random number of each row, whether it lies deep in its task, and its side; then the keys, and
+    the hash if they are `hashed`, of one side and those of the other, NULL on rows of the other side.
+    """
+    draw, deep, side = (batch.column(at).to_numpy(zero_copy_only=False) for at in range(3))
+    chosen, fraction = even_sample(draw, deep, fractions)
+    found, first = [], 3
+    for which, count in enumerate(keys):
+        width = count + hashed
+        part = batch.select(range(first, first + width)).take(np.flatnonzero(chosen & (side == which)))
+        first += width
+        good = np.flatnonzero(usable(list(part.columns[:count])))
+        found.append((good.size / fraction, part.take(good)))
+    return found

@@ -159,6 +159,16 @@ def _calls() -> _Calls:
         "best matches": lambda inputs: dt.bestmatch_join(inputs, on=near),
         "best matches by key": lambda inputs: dt.bestmatch_join(inputs, on=[*near, least("R.y + S.y")], by="k"),
     }
+    sums = {"n": "count(*)", "a": "avg(S.x)", "w": "sum(S.k)", "v": "stddev(S.y)", "m": "min_by(S.s, S.x)"}
+    aggregates = {
+        "aggregates": (f"{equal} AND S.x <= R.x", sums, False),
+        "aggregates of two ranges": ("S.x <= R.x AND S.y >= R.y", sums, "S"),
+        "overlaps": ("S.x <= R.z AND S.z >= R.x", {"n": "count(*)"}, False),
+    }
+    for name, (on, agg, small) in aggregates.items():
+        batch[name] = lambda inputs, on=on, agg=agg, small=small: dt.aggregate_join(  # type: ignore[misc]
+            inputs, on=on, by="R", agg=agg, broadcast=small
+        )
     policies = ("prob", "prob_hash", "arrpj", "raj", "raj_hash")
     for policy in policies:
         batch[f"samples, {policy}"] = lambda inputs, policy=policy: dt.approx_join(  # type: ignore[misc]

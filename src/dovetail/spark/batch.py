@@ -85,16 +85,25 @@ class Joined:
 
 def shuffled_join(sides: Sides, routed: Routed, joined: Joined, recorder: Recorder) -> DataFrame:
     """Both inputs routed to cells, shuffled as packed segments, and joined cell by cell."""
+    ordered = segments_by_cell(sides, routed)
+    return recorder.run(ordered, joined.stage, joined.schema, by=CELL_NUMBER, shape=joined.shape)
+
+
+def segments_by_cell(sides: Sides, routed: Routed) -> DataFrame:
+    """Both inputs routed to cells and shuffled as packed segments, the cells of a task one after the other."""
     default, sampling = routed.without_sample, routed.sampling
     routing = None if sampling is None else sampling.routing(sides, default)
     segments = []
     for side in (routed.held, 1 - routed.held):
         stage = routed.route(side, default if routing is None else None)
         segments.append(sides[side].flat(routing).mapInArrow(arrow_function(stage), SEGMENTS))
-    by_cell = segments[0].unionByName(segments[1]).repartition(routed.partitions, CELL_NUMBER)
+    return in_turn(segments[0].unionByName(segments[1]), routed.partitions)
+
+
+def in_turn(segments: DataFrame, partitions: int) -> DataFrame:
+    """Segments shuffled by the number of their cell, those of a cell in the order of their turns."""
     # The held side before the other: a cell keeps its rows, and lets those of the other side pass by.
-    ordered = by_cell.sortWithinPartitions(CELL_NUMBER, TURN)
-    return recorder.run(ordered, joined.stage, joined.schema, by=CELL_NUMBER, shape=joined.shape)
+    return segments.repartition(partitions, CELL_NUMBER).sortWithinPartitions(CELL_NUMBER, TURN)
 
 
 def broadcast_join(large: FlatSide, small: FlatSide, joined: Joined, recorder: Recorder) -> DataFrame:

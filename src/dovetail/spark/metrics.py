@@ -212,6 +212,8 @@ def metrics(frame: DataFrame | StreamingQuery, *, timeout: float = 10.0) -> dict
         Rows of the result.
     ``candidates``
         Pairs that the kernel found, before conditions that only Spark evaluates.
+    ``matches``
+        Of an aggregate join: the matches that its answers stand for, none of which was formed.
     ``comparisons``
         Pairs of rows that were compared one by one: the paper's Cartesian products.
     ``rows_points``, ``rows_boxes``

@@ -17,7 +17,7 @@ from dovetail.errors import PredicateError, UnboundedJoinError, UnknownNameError
 from dovetail.statements.syntax.grammar import Slice
 from dovetail.statements.syntax.statement import Block, Join
 
-Family = Literal["theta", "window", "asof", "bestmatch", "approx"]
+Family = Literal["theta", "aggregate", "window", "asof", "bestmatch", "approx"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,8 @@ class JoinCall:
     @property
     def outputs(self) -> tuple[JoinInput, ...]:
         """The inputs whose rows come out."""
+        if self.family == "aggregate":
+            return self.inputs[:1]
         how = self.options.get("how", "inner")
         if isinstance(how, Mapping):
             return tuple(one for one in self.inputs if how.get(one.alias) not in ("present", "absent"))
@@ -161,9 +163,9 @@ def refuse_relations_of_spark(text: str, block: Block, what: str) -> None:
 
 
 def refuse_other_clauses(text: str, joins: Iterable[Join], what: str) -> None:
-    """Refuse ASOF and BESTMATCH where another clause already says what the join is."""
+    """Refuse ASOF, BESTMATCH and AGGREGATE where another clause already says what the join is."""
     for join in joins:
-        if join.kind in ("asof", "bestmatch"):
+        if join.kind in ("asof", "bestmatch", "aggregate"):
             raise in_statement(
                 text, join.slice.start, f"{join.kind.upper()} JOIN together with {what}", accepted="one of the two",
                 hint="put one of them into a subquery",

@@ -19,6 +19,7 @@ from dovetail.statements.calls import (
     refuse_relations_of_spark,
     refuse_two_streams,
 )
+from dovetail.statements.chain_aggregate import aggregate_call
 from dovetail.statements.chain_asof import asof_call
 from dovetail.statements.chain_bestmatch import bestmatch_call
 from dovetail.statements.steps import Keys, Step, columns_of, commuting, steps_of
@@ -29,11 +30,11 @@ def chain_calls(block: Block, text: str, facts: Facts, *, plain: bool = True) ->
     """The joins of a chain that Dovetail runs, in order; unless `plain`, only those that a clause asks for."""
     calls = []
     for step in steps_of(block):
-        if step.join.kind in ("asof", "bestmatch"):
+        if step.join.kind in ("asof", "bestmatch", "aggregate"):
             refuse_relations_of_spark(
                 text, replace(block, joins=tuple(one for one in block.joins if one.kind != "spark")), "this join"
             )
-            make = asof_call if step.join.kind == "asof" else bestmatch_call
+            make = {"asof": asof_call, "bestmatch": bestmatch_call, "aggregate": aggregate_call}[step.join.kind]
             calls.append(make(step, text, facts))
         elif plain and step.join.kind == "plain" and step.join.on:
             call = _theta(step, text, facts)

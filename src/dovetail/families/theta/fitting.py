@@ -12,10 +12,11 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.columns import spark_hash
+from dovetail.columns.cells import Bounds, cells_of, loads, located, quantiles
 from dovetail.columns.codes import HIGHEST, LOWEST, Codes
 from dovetail.conditions.comparison import Step
 from dovetail.families.theta.kernel import Index
-from dovetail.families.theta.router import Bounds, Mode, Routing, Sample, cells_of, located
+from dovetail.families.theta.router import Mode, Routing, Sample
 
 CELL_ROWS = 200_000
 """Rows of both sides that a cell should hold: their keys then sort within a core's cache."""
@@ -145,7 +146,7 @@ def _cut(
 ) -> Bounds:
     """Cells of equal work: that of the points as given, and one for each row of the boxes."""
     anchor = np.where(spans.box_start == LOWEST, spans.box_end, spans.box_start)
-    bounds = _quantiles(
+    bounds = quantiles(
         np.concatenate([points.hash, boxes.hash]),
         np.concatenate([spans.point_start, anchor]),
         np.concatenate([ties, np.full(boxes.hash.size, LOWEST)]),
@@ -188,13 +189,13 @@ class _Placed:
 
     def rows(self) -> npt.NDArray[np.float64]:
         """Rows of both sides in each cell, copies included."""
-        left = _loads(self._first, self._last, self._weights[0], self._count)
-        return left + _loads(self._box_first, self._box_last, self._weights[1], self._count)
+        left = loads(self._first, self._last, self._weights[0], self._count)
+        return left + loads(self._box_first, self._box_last, self._weights[1], self._count)
 
     def certain_pairs(self) -> npt.NDArray[np.float64]:
         """Pairs in each cell with the boxes that it lies inside of."""
-        around = _loads(self._box_first + 1, self._box_last - 1, self._weights[1], self._count)
-        return around * _loads(self._first, self._first, self._weights[0], self._count)
+        around = loads(self._box_first + 1, self._box_last - 1, self._weights[1], self._count)
+        return around * loads(self._first, self._first, self._weights[0], self._count)
 
     def likely_pairs(self, matches: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
         """Pairs in each cell, by the matches of its sampled points."""
@@ -232,32 +233,3 @@ def _interval(mode: Mode, axes: tuple[int, ...], sample: Sample, *, of_points: b
 def _weights(sample: Sample) -> npt.NDArray[np.float64]:
     size = sample.hash.size
     return np.full(size, sample.rows / size if size else 0.0)
-
-
-def _quantiles(hashes: Index, values: Codes, ties: Index, weights: npt.NDArray[np.float64], cells: int) -> Bounds:
-    if hashes.size == 0 or cells <= 1:
-        empty = np.empty(0, dtype=np.int64)
-        return Bounds(empty, empty, empty)
-    one_hash = (hashes == hashes[0]).all()  # without equality keys
-    order = np.lexsort((ties, values) if one_hash else (ties, values, hashes))
-    total = np.cumsum(weights[order])
-    cuts = order[np.searchsorted(total, total[-1] * np.arange(1, cells) / cells)]
-    h, v, t = hashes[cuts], values[cuts], ties[cuts]
-    # A cut inside a value matters only if the value fills whole cells; else it would copy boxes for nothing.
-    repeated = np.zeros(cuts.size, dtype=np.bool_)
-    same = (h[1:] == h[:-1]) & (v[1:] == v[:-1])
-    repeated[1:] |= same
-    repeated[:-1] |= same
-    t = np.where(repeated, t, LOWEST)
-    distinct = np.ones(cuts.size, dtype=np.bool_)
-    distinct[1:] = ~(same & (t[1:] == t[:-1]))
-    return Bounds(h[distinct], v[distinct], t[distinct])
-
-
-def _loads(first: Index, last: Index, weights: npt.NDArray[np.float64], cells: int) -> npt.NDArray[np.float64]:
-    """Total weight in each cell of rows that lie in all cells from first to last."""
-    sane = first <= last
-    change = np.zeros(cells + 1)
-    np.add.at(change, first[sane], weights[sane])
-    np.subtract.at(change, last[sane] + 1, weights[sane])
-    return np.cumsum(change)[:cells].clip(min=0.0)

@@ -18,16 +18,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.columns import spark_hash
-from dovetail.columns.codes import HIGHEST, LOWEST, Codes, cuts_passed, order_codes, valid_mask
+from dovetail.columns.cells import Bounds, cells_of, spans
+from dovetail.columns.codes import HIGHEST, LOWEST, Codes, order_codes, valid_mask
 from dovetail.columns.encode import Keys, routing_boxes, routing_points
-from dovetail.columns.numba_cache import njit
 from dovetail.columns.segments import pack, unpack
 from dovetail.conditions.comparison import Step
 from dovetail.families.theta.kernel import Index
@@ -36,14 +36,6 @@ Mode = Literal["axis", "overlap", "spread"]
 
 CELLS = 64
 """Cells of a stream in windows of time.  Stored state depends on the number, so it must not follow the session."""
-
-
-class Bounds(NamedTuple):
-    """Where cells begin, from the second on: three columns that compare as one."""
-
-    hash: Index
-    value: Index
-    tie: Index
 
 
 @dataclass(frozen=True)
@@ -97,13 +89,13 @@ class Routing:
             return np.arange(hashes.size), first
         end = routing_points(step.axes[self.axes[1]], keys)
         last = cells_of(self.bounds, hashes, np.maximum(start, end), HIGHEST)
-        return _spans(first, last)
+        return spans(first, last)
 
     def boxes(self, step: Step, hashes: Index, keys: Keys) -> tuple[Index, Index]:
         """(row, cell) for each cell that each box goes to."""
         if self.mode == "spread":
             everywhere = np.full(hashes.size, self.cells - 1)
-            return _spans(np.zeros_like(everywhere), everywhere)
+            return spans(np.zeros_like(everywhere), everywhere)
         if not self.axes:
             low, high = np.full(hashes.size, LOWEST), np.full(hashes.size, HIGHEST)
         elif self.mode == "axis":
@@ -114,7 +106,7 @@ class Routing:
             high = np.maximum(low, high)
         first = cells_of(self.bounds, hashes, low, LOWEST)
         last = cells_of(self.bounds, hashes, high, HIGHEST)
-        return _spans(first, last)
+        return spans(first, last)
 
     def to_buffer(self) -> pa.Buffer:
         """The routing as bytes, for its way to the workers."""
@@ -152,58 +144,6 @@ def without_sample(step: Step, partitions: int) -> Routing:
     cuts = np.array([LOWEST + (c * (1 << 64)) // partitions for c in range(1, partitions)], dtype=np.int64)
     floor = np.full(cuts.size, LOWEST)
     return Routing("axis", (), Bounds(cuts, floor, floor), numbers, cost)
-
-
-@njit
-def located(
-    bh: Index, bv: Index, bt: Index, hashes: Index, values: Codes, ties: Index
-) -> Index:  # pragma: no cover - compiled
-    """How many bounds begin at or before each (hash, value, tie)."""
-    out = np.empty(hashes.size, dtype=np.int64)
-    for k in range(hashes.size):
-        h, v, t = hashes[k], values[k], ties[k]
-        low, high = 0, bh.size
-        while low < high:
-            middle = (low + high) // 2
-            if bh[middle] != h:
-                before = bh[middle] < h
-            elif bv[middle] != v:
-                before = bv[middle] < v
-            else:
-                before = bt[middle] <= t
-            if before:
-                low = middle + 1
-            else:
-                high = middle
-        out[k] = low
-    return out
-
-
-def cells_of(bounds: Bounds, hashes: Index, values: Codes, ties: Index | int) -> Index:
-    """The cell of each (hash, value, tie).  One tie serves all rows."""
-    one_hash = bounds.value.size and (bounds.tie == LOWEST).all() and (bounds.hash == bounds.hash[0]).all()
-    if one_hash and (hashes == bounds.hash[0]).all():
-        # Without equality keys all hashes are alike, and the value alone decides.
-        return cuts_passed(bounds.value, values)
-    all_ties = ties if isinstance(ties, np.ndarray) else np.full(hashes.size, ties)
-    return located(bounds.hash, bounds.value, bounds.tie, hashes, values, all_ties)
-
-
-@njit
-def _spans(first: Index, last: Index) -> tuple[Index, Index]:  # pragma: no cover - compiled
-    """(row, cell) for every cell from first to last of each row; rows with first > last have none."""
-    total = 0
-    for k in range(first.size):
-        total += max(0, last[k] - first[k] + 1)
-    rows = np.empty(total, dtype=np.int64)
-    cells = np.empty(total, dtype=np.int64)
-    at = 0
-    for k in range(first.size):
-        for cell in range(first[k], last[k] + 1):
-            rows[at] = k
-            cells[at] = cell
-            at += 1
-    return rows, cells
 
 
 @dataclass(frozen=True)

@@ -13,19 +13,18 @@ hash, and the routing, which only the first row of a task carries (:mod:`dovetai
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dovetail.columns.codes import Codes, order_codes
-from dovetail.columns.encode import Keys, routing_boxes, routing_points, usable, usable_rows
+from dovetail.columns.encode import Keys, keys_from, routing_boxes, routing_points, usable_rows
 from dovetail.columns.hashing import row_hashes
 from dovetail.columns.layout import FITTED, STARTS_HERE, Source
 from dovetail.columns.partition import group_by_cell, group_rows_by_cell, shuffle_batch
-from dovetail.columns.sampling import even_sample
+from dovetail.columns.sampling import sampled_sides
 from dovetail.columns.segments import binary_column, blocks, concat, routing_and_rows, unpack
 from dovetail.conditions.comparison import Step
 from dovetail.families.theta.fitting import fit
@@ -58,16 +57,7 @@ class Stage:
 
     def keys_of(self, batch: pa.RecordBatch, first: int, side: int | None = None) -> Keys:
         """The key columns of a side (this stage's own if not told), whose own columns begin at `first`."""
-        keys: Keys = []
-        for source in self._sources(self.side if side is None else side):
-            if source is None:
-                keys.append(batch.column(first))
-                first += 1
-            elif source.shift == 0:
-                keys.append(batch.column(source.column))
-            else:
-                keys.append(pc.add(batch.column(source.column), source.shift))
-        return keys
+        return keys_from(batch, self._sources(self.side if side is None else side), first)
 
     def _sources(self, side: int) -> tuple[Source | None, ...]:
         if self.sources is not None:
@@ -102,19 +92,11 @@ class FitStage(Stage):
         routing = self._fit(*self._codes(concat(held))) if held else self._fit([0.0, 0.0], [None, None])
         yield pa.RecordBatch.from_arrays([binary_column([routing.to_buffer()])], names=[FITTED])
 
-    def _codes(self, batch: pa.RecordBatch) -> tuple[list[float], list[list[Codes] | None]]:
-        draw, deep, side = (batch.column(at).to_numpy(zero_copy_only=False) for at in range(3))
-        chosen, fraction = even_sample(draw, deep, self.fractions)
-        rows, codes = [0.0, 0.0], list[list[Codes] | None]([None, None])
-        first = 3
-        for which, all_keys in ((POINTS, self.step.point_keys), (BOXES, self.step.box_keys)):
-            width = len(all_keys) + bool(self.step.equalities)
-            part = batch.select(range(first, first + width)).take(np.flatnonzero(chosen & (side == which)))
-            first += width
-            keys = part.columns[: len(all_keys)]
-            good = np.flatnonzero(usable(keys))
-            rows[which] = good.size / fraction
-            codes[which] = self._side_codes(which, part.take(good))
+    def _codes(self, batch: pa.RecordBatch) -> tuple[list[float], Sequence[list[Codes] | None]]:
+        keys = len(self.step.point_keys), len(self.step.box_keys)
+        sides = sampled_sides(batch, keys, hashed=bool(self.step.equalities), fractions=self.fractions)
+        rows = [count for count, _ in sides]
+        codes = [self._side_codes(which, part) for which, (_, part) in enumerate(sides)]
         return rows, codes
 
     def _side_codes(self, side: int, batch: pa.RecordBatch) -> list[Codes]:
@@ -128,7 +110,7 @@ class FitStage(Stage):
             columns.extend([routing_points(axis, keys)] if side == POINTS else routing_boxes(axis, keys))
         return columns
 
-    def _fit(self, rows: list[float], codes: list[list[Codes] | None]) -> Routing | PairRouting:
+    def _fit(self, rows: list[float], codes: Sequence[list[Codes] | None]) -> Routing | PairRouting:
         partitioning = self.options.partitioning
         if partitioning is not None:
             points, boxes = (np.empty(0, dtype=np.int64) if columns is None else columns[0] for columns in codes)
@@ -141,7 +123,7 @@ class FitStage(Stage):
             partitions=self.partitions, may_copy_points=self.copies_points, widths=self.widths,
         )  # fmt: skip
 
-    def _sample(self, side: int, rows: list[float], codes: list[list[Codes] | None]) -> Sample:
+    def _sample(self, side: int, rows: list[float], codes: Sequence[list[Codes] | None]) -> Sample:
         axes = len(self.step.axes)
         columns = codes[side]
         if columns is None or not axes:

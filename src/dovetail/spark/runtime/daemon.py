@@ -25,6 +25,7 @@ import numpy as np
 import pandas as pd  # noqa: F401 - PyArrow imports it for the first array
 from pyspark import daemon
 
+import dovetail.families.aggregate.join_stages
 import dovetail.families.approx.stream
 import dovetail.families.asof.stream
 import dovetail.families.bestmatch.stream_recent

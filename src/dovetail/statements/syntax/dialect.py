@@ -31,6 +31,7 @@ class Dovetail(Spark):
 
 _DIALECT = Dovetail()
 _BEGINNINGS = {
+    ("AGGREGATE", "JOIN"),
     ("BESTMATCH", "JOIN"), ("ASOF", "JOIN"), ("ASOF", "LEFT"), ("ASOF", "RIGHT"), ("ASOF", "FULL"), ("ASOF", "SEMI"),
     ("ASOF", "ANTI"), ("ASOF", "INNER"), ("DWINDOW", "("), ("DWINDOW", "="),
     ("WINDOW", "="), ("WINDOW", "("), ("WITHIN", "MEMORY"), ("SHED", "HARVEST"), ("SHED", "RANDOM"),

@@ -114,6 +114,15 @@ Criterion: TypeAlias = Ordered | Extreme | Agreeing
 
 
 @dataclass(frozen=True)
+class Compute:
+    """What follows ``AGGREGATE JOIN relation ON condition``: aggregates by the name of their column."""
+
+    aggregates: tuple[tuple[str, Slice], ...]
+    keep: bool = True
+    """Whether rows without a match come out."""
+
+
+@dataclass(frozen=True)
 class Best:
     """What follows ``BESTMATCH JOIN relation``."""
 

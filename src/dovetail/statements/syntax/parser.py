@@ -13,11 +13,11 @@ from typing import Any
 from sqlglot import TokenType, exp
 
 from dovetail.statements.syntax.clause_parser import ClauseParser
-from dovetail.statements.syntax.grammar import Agreeing, Best, Criterion, Extreme, Ordered, Slice
+from dovetail.statements.syntax.grammar import Agreeing, Best, Compute, Criterion, Extreme, Ordered, Slice
 
 _BEGINNINGS = (
     ("BESTMATCH", "JOIN"), ("DWINDOW", "("), ("WITHIN", "MEMORY"), ("SHED", "HARVEST"), ("SHED", "RANDOM"),
-    ("MATCH_CONDITION", "("),
+    ("MATCH_CONDITION", "("), ("AGGREGATE", "JOIN"),
 )  # fmt: skip
 _SIDES = ("LEFT", "RIGHT", "FULL", "INNER")
 _KINDS = ("OUTER", "SEMI", "ANTI")
@@ -104,6 +104,8 @@ class DovetailParser(ClauseParser):
         kind = self._prev.text.upper() if self._match_texts(_KINDS) else ""
         if kind in ("", "OUTER") and self._match_text_seq("BESTMATCH", "JOIN"):
             found: exp.Join | None = self._best_join(side)
+        elif kind in ("", "OUTER") and self._match_text_seq("AGGREGATE", "JOIN"):
+            found = self._aggregate_join(side)
         elif (side or kind) and self._match_text_seq("ASOF", "JOIN", advance=False):
             # Spark has the side in front of ASOF, DuckDB behind it.
             found = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
@@ -144,6 +146,34 @@ class DovetailParser(ClauseParser):
         join = exp.Join(this=relation, side=side if side != "INNER" else "")
         join.meta["best"] = Best(tuple(criteria), keep=self._match_text_seq("KEEP", "UNMATCHED"))
         return join
+
+    def _aggregate_join(self, side: str) -> exp.Join:
+        if side not in ("", "LEFT", "INNER"):
+            self._fail(f"{side} AGGREGATE JOIN", "[LEFT | INNER] AGGREGATE JOIN: the rows on the left come out")
+        relation = self._parse_table()
+        if relation is None:
+            self._fail("a relation is missing behind AGGREGATE JOIN", "the name of a table, or a subquery")
+        condition = self._parse_disjunction() if self._match(TokenType.ON) else None
+        if condition is None:
+            self._fail("ON is missing behind AGGREGATE JOIN", "ON q.k = t.k AND q.x <= t.x")
+        if not self._match_text_seq("COMPUTE"):
+            self._fail("COMPUTE is missing behind AGGREGATE JOIN", "COMPUTE count(*) AS n, avg(q.x) AS mean")
+        computed = [self._computed()]
+        while self._match(TokenType.COMMA):
+            computed.append(self._computed())
+        # Only the left side has columns in the result, as in a semi join.
+        join = exp.Join(this=relation, side="LEFT", kind="SEMI", on=condition)
+        join.meta["compute"] = Compute(tuple(computed), keep=side != "INNER")
+        return join
+
+    def _computed(self) -> tuple[str, Slice]:
+        first = self._index
+        if self._parse_disjunction() is None:
+            self._fail("an aggregate is missing", "an aggregate with a name, such as avg(q.x) AS mean")
+        at = self._slice_from(first)
+        if not self._match(TokenType.ALIAS):
+            self._fail("AS is missing behind an aggregate", "an aggregate with a name, such as avg(q.x) AS mean")
+        return self._name("the name of a column"), at
 
     def _criterion(self) -> Criterion:
         if self._curr and self._curr.text.upper() in _EXTREMES and not self._next_is(TokenType.DOT):

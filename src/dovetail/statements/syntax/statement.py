@@ -17,9 +17,9 @@ from dovetail.conditions.join_kind import How
 from dovetail.conditions.tokens import Item
 from dovetail.errors import ArgumentError, StatementError, closest, in_statement, listing
 from dovetail.statements.syntax.dialect import UnreadableError, read_query, tokens_of, uses_dialect
-from dovetail.statements.syntax.grammar import Best, Extras, Slice
+from dovetail.statements.syntax.grammar import Best, Compute, Extras, Slice
 
-Kind = Literal["plain", "asof", "bestmatch", "spark"]
+Kind = Literal["plain", "asof", "bestmatch", "aggregate", "spark"]
 
 _HOWS: dict[tuple[str, str], How] = {
     ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner",
@@ -59,6 +59,8 @@ class Join:
     natural: bool = False
     matched: bool = False
     """Whether it is an as-of join in Spark's own spelling, with MATCH_CONDITION first in `on`."""
+    compute: Compute | None = None
+    """The aggregates of an aggregate join, which has no columns of its relation: `how` is ``semi``."""
 
     @property
     def merges(self) -> bool:
@@ -295,7 +297,18 @@ class _Reader:
                 accepted="ASOF [LEFT | RIGHT | FULL | SEMI | ANTI] JOIN",
             )  # fmt: skip
         odd = how is None or node.args.get("using") or node.args.get("pivots") or method != ""
-        kind: Kind = "bestmatch" if best else "asof" if method == "ASOF" else "spark" if odd else "plain"
+        compute = node.meta.get("compute")
+        kind: Kind = (
+            "bestmatch"
+            if best
+            else "aggregate"
+            if compute
+            else "asof"
+            if method == "ASOF"
+            else "spark"
+            if odd
+            else "plain"
+        )
         condition = node.args.get("on")
         certain = isinstance(condition, exp.Boolean) and bool(condition.this)
         placed = condition is not None and "slice" in condition.meta and not certain
@@ -314,6 +327,7 @@ class _Reader:
             using=tuple(column.name for column in node.args.get("using") or ()),
             natural=method == "NATURAL",
             matched=match is not None,
+            compute=compute,
         )
 
     def conjuncts(self, at: Slice) -> tuple[Slice, ...]:

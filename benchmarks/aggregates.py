@@ -1,0 +1,158 @@
+"""Aggregates over joins: what more matches cost, and the same answers from DuckDB, in one run.
+
+    python benchmarks/aggregates.py [--scale 1.0] [--only band,pairs,overlap] [--write]
+
+``band``      count and avg over a band with 100 and with 10,000 matches a row, 1M x 1M: the second may take 1.2 times
+              the first.
+``pairs``     count and avg over a band with 1,000 matches a row, beside DuckDB forming the pairs.
+``overlap``   how many intervals overlap each interval, 4M x 4M, beside DuckDB without forming the pairs: as many as
+              begin before it ends, without those that end before it begins, by two as-of joins on running counts.
+
+Spark is up and warm before anything is timed, reads Parquet and writes to its no-op sink; DuckDB has as many threads as
+Spark has cores, reads the same files, and its answer is one sum over the results, so it returns no rows.  Engines take
+turns, and the best of several runs counts.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import typer
+from _timing import race
+from rich.console import Console
+from rich.table import Table
+
+CORES = 2
+ROWS, INTERVALS = 1_000_000, 4_000_000
+SPAN = 1_000_000.0
+HERE = Path(__file__).parent
+AGG = {"n": "count(*)", "mean": "avg(q.v)"}
+console = Console()
+
+PAIRS = """
+    SELECT count(*), sum(n) FROM (
+        SELECT t.id, count(*) AS n, avg(q.v) AS mean FROM t JOIN q ON q.x BETWEEN t.x - {width} AND t.x GROUP BY t.id)
+"""
+OVERLAPS = """
+    WITH begins AS (SELECT x, max(n) AS n FROM (SELECT x, row_number() OVER (ORDER BY x) AS n FROM q) GROUP BY x),
+         ends AS (SELECT e, max(n) AS n FROM (SELECT e, row_number() OVER (ORDER BY e) AS n FROM q) GROUP BY e),
+         begun AS (SELECT t.id, t.x, coalesce(begins.n, 0) AS n FROM t ASOF LEFT JOIN begins ON t.e >= begins.x)
+    SELECT count(*), sum(begun.n - coalesce(ends.n, 0)) FROM begun ASOF LEFT JOIN ends ON begun.x > ends.e
+"""
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def make_data(folder: Path, name: str, rows: int) -> None:
+    """Two sides of uniform doubles, 16 row groups each; an interval is as long as two others are apart."""
+    random = np.random.default_rng(7)
+    for side in "tq":
+        x = random.uniform(0, SPAN, rows)
+        columns = {"id": np.arange(rows), "x": x, "e": x + random.uniform(0, 4 * SPAN / rows, rows)}
+        columns["v"] = random.normal(100.0, 15.0, rows)
+        file = folder / f"{name}-{side}.parquet"
+        pq.write_table(pa.table(columns), file, row_group_size=max(1, rows // 16), use_dictionary=False)
+
+
+def answered(spark: SparkSession, folder: Path, name: str, on: str, agg: dict[str, str]) -> int:
+    """The matches that an aggregate join answers from, once all its rows are written."""
+    import dovetail as dt
+
+    inputs = {side: spark.read.parquet(str(folder / f"{name}-{side}.parquet")) for side in "tq"}
+    joined = dt.aggregate_join(inputs, on=on, by="t", agg=agg, broadcast=False)
+    joined.write.format("noop").mode("overwrite").save()
+    return int(dt.metrics(joined)["matches"])
+
+
+def asked(folder: Path, name: str, query: str) -> int:
+    """The matches that DuckDB counts."""
+    connection = duckdb.connect(config={"threads": CORES})
+    for side in "tq":
+        connection.sql(f"CREATE VIEW {side} AS SELECT * FROM '{folder / f'{name}-{side}.parquet'}'")
+    return int(connection.sql(query).fetchall()[0][1])
+
+
+def compare(folder: Path, scale: float, only: set[str]) -> list[list[str]]:
+    """The rows of the table."""
+    import dovetail as dt
+
+    conf = {"spark.sql.shuffle.partitions": 2 * CORES}
+    spark = dt.session("aggregates-benchmark", master=f"local[{CORES}]", driver_memory="4g", conf=conf)
+    rows, intervals = int(ROWS * scale), int(INTERVALS * scale)
+    table = []
+
+    def band(matches: int) -> int:
+        on = f"q.x BETWEEN t.x - {matches * SPAN / rows} AND t.x"
+        return answered(spark, folder, "rows", on, AGG)
+
+    if not only or only & {"band", "pairs"}:
+        make_data(folder, "rows", rows)
+    if not only or "band" in only:
+        few, many = 100, 10_000
+        engines = {"few": (lambda: band(few), 3), "many": (lambda: band(many), 1)}
+        seconds, found = race(engines, times=5)
+        table.append(line(f"{rows:,} x {rows:,}, {few} matches a row", seconds["few"], found["few"], ""))
+        ratio = f"{seconds['many'] / seconds['few']:.2f} x that"
+        table.append(line(f"the same, {many:,} matches a row", seconds["many"], found["many"], ratio))
+    if not only or "pairs" in only:
+        query = PAIRS.format(width=1000 * SPAN / rows)
+        engines = {"dovetail": (lambda: band(1000), 2), "duckdb": (lambda: asked(folder, "rows", query), 0)}
+        seconds, found = race(engines, times=2)
+        # DuckDB leaves out rows without a match, which have no pairs either.
+        assert found["dovetail"] == found["duckdb"], found
+        ratio = f"DuckDB {seconds['duckdb']:.2f} s: {seconds['duckdb'] / seconds['dovetail']:.1f} times as long"
+        table.append(line("the same, 1,000 matches a row", seconds["dovetail"], found["dovetail"], ratio))
+    if not only or "overlap" in only:
+        make_data(folder, "spans", intervals)
+        on = "q.x <= t.e AND q.e >= t.x"
+        engines = {
+            "dovetail": (lambda: answered(spark, folder, "spans", on, {"n": "count(*)"}), 2),
+            "duckdb": (lambda: asked(folder, "spans", OVERLAPS), 1),
+        }
+        seconds, found = race(engines, times=3)
+        assert found["dovetail"] == found["duckdb"], found
+        ratio = f"DuckDB without pairs {seconds['duckdb']:.2f} s: {seconds['dovetail'] / seconds['duckdb']:.2f} x that"
+        name = f"{intervals:,} x {intervals:,} overlapping intervals"
+        table.append(line(name, seconds["dovetail"], found["dovetail"], ratio))
+    spark.stop()
+    return table
+
+
+def line(name: str, seconds: float, matches: int, beside: str) -> list[str]:
+    """One row of the table."""
+    return [name, f"{matches:,}", f"{seconds:.2f}", beside]
+
+
+def main(
+    scale: Annotated[float, typer.Option(help="Rows as a share of the full size.")] = 1.0,
+    only: Annotated[str, typer.Option(help="Cases, separated by commas: band, pairs, overlap.")] = "",
+    write: Annotated[bool, typer.Option(help="Write the table to benchmarks/aggregates.md.")] = False,
+) -> None:
+    """Run the benchmark and print its table."""
+    folder = Path(tempfile.mkdtemp(prefix="aggregates-"))
+    try:
+        found = compare(folder, scale, {name for name in only.split(",") if name})
+    finally:
+        shutil.rmtree(folder)
+    head = ["rows", "matches", "seconds", "beside"]
+    shown = Table(*head)
+    for row in found:
+        shown.add_row(*row)
+    console.print(shown)
+    if write:
+        lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *found)]
+        text = "\n".join(["# Aggregates over joins", "", f"`{' '.join(sys.argv)}`", "", *lines, ""])
+        (HERE / "aggregates.md").write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    typer.run(main)

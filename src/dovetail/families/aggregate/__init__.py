@@ -1,0 +1,1 @@
+"""Aggregates over the matches of each row, without forming the matches."""

@@ -1,0 +1,331 @@
+"""The kernel: states of every asking row over its matches, without forming them.
+
+A state is a list of columns for each measure.  Leaves are the states of single rows; merging them over ranges gives the
+states of the matches.  What a cell computes for its rows, what is merged for a row from several cells, and the totals
+of cells that a row covers as a whole all go through :func:`merged`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dovetail.columns.codes import HIGHEST, LOWEST, Codes, joint_codes, order_codes, slots, valid_mask
+from dovetail.columns.encode import Boxes, Keys, Points, encode, usable_rows
+from dovetail.columns.segments import nulls
+from dovetail.conditions.comparison import Kind, Step
+from dovetail.families.aggregate.compiled import (
+    Index,
+    least_ranges,
+    merge_moments_into,
+    merge_pairs_into,
+    moment_ranges,
+    pair_ranges,
+)
+from dovetail.families.aggregate.compiled_ranges import block_ranges, merged_blocks, ranges
+from dovetail.families.aggregate.spec import LIMB_BITS, AggregateSpec, Measure
+
+Numbers: TypeAlias = npt.NDArray[Any]
+State: TypeAlias = list["pa.Array[Any]"]
+"""The columns of :meth:`AggregateSpec.state_fields`."""
+
+_LIMB = (1 << LIMB_BITS) - 1
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Ranges of positions in one order of the rows that answer: one range for each row that asks."""
+
+    order: Index
+    begin: Index
+    end: Index
+    sign: int = 1
+    """-1 takes what the ranges hold away, where everything that is asked for are sums of whole numbers."""
+
+
+def states(spec: AggregateSpec, points: pa.RecordBatch, box_keys: Keys) -> State:
+    """The state of each row of the asking side over its matches among `points` (their keys, then their arguments)."""
+    keys = len(spec.step.point_keys)
+    rows = len(box_keys[0])
+    point_rows, box_rows = usable_rows(list(points.columns[:keys])), usable_rows(box_keys)
+    if point_rows is not None:
+        points = points.take(point_rows)
+    asked = box_keys if box_rows is None else [key.take(box_rows) for key in box_keys]
+    leaves = leaf_state(spec, points.columns[keys:], points.num_rows)
+    found = merged(spec, leaves, pieces(spec.step, list(points.columns[:keys]), asked), len(asked[0]))
+    if box_rows is None:
+        return found
+    # A NULL among the keys matches nothing.
+    places = np.full(rows, -1, dtype=np.int64)
+    places[box_rows] = np.arange(box_rows.size)
+    return picked(spec, found, places)
+
+
+def pieces(step: Step, point_keys: Keys, box_keys: Keys) -> Iterator[Piece]:
+    """Where the matches of each row lie; sides without NULL keys."""
+    return pieces_of(*encode(step, point_keys, box_keys))
+
+
+def pieces_of(points: Points, boxes: Boxes) -> Iterator[Piece]:
+    """Where the points within each box lie, in up to two dimensions."""
+    groups = points.groups_with(boxes)
+    axes = points.coordinates.shape[0]
+    first = points.coordinates[0] if axes else np.zeros(len(points), dtype=np.int64)
+    order, starts = by_group(points, first, groups)
+    low, high = _limits(boxes, 0) if axes else (np.full(len(boxes), LOWEST), np.full(len(boxes), HIGHEST))
+    begin, end = ranges(first[order], starts, boxes.numbers, low, high)
+    if axes < 2:
+        yield Piece(order, begin, end)
+        return
+    codes = points.coordinates[1][order]
+    low, high = _limits(boxes, 1)
+    end = np.where(low > high, begin, end)  # a copy, as `begin` is: the search moves both
+    size = 1
+    while (begin < end).any():
+        a, b, c, d = block_ranges(codes, size, begin, end, low, high)
+        yield Piece(order, a, b)
+        yield Piece(order, c, d)
+        if (begin < end).any():
+            order, codes = merged_blocks(order, codes, size)
+        size *= 2
+
+
+def _limits(boxes: Boxes, axis: int) -> tuple[Codes, Codes]:
+    return np.ascontiguousarray(boxes.low[axis]), np.ascontiguousarray(boxes.high[axis])
+
+
+def by_group(points: Points, codes: Codes, groups: int) -> tuple[Index, Index]:
+    """The points in the order of their groups and codes, and where each group begins."""
+    order = np.argsort(codes)  # of equal codes any order will do, and this one is fastest
+    if points.group is not None:
+        order = order[np.argsort(points.group[order], kind="stable")]
+    starts = np.zeros(groups + 1, dtype=np.int64)
+    np.cumsum(np.bincount(points.numbers, minlength=groups), out=starts[1:])
+    return order, starts
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Leaves
+# --------------------------------------------------------------------------------------------------------------
+
+
+def leaf_state(spec: AggregateSpec, arguments: list[pa.Array[Any]], rows: int) -> State:
+    """The state of each row by itself."""
+    state: State = []
+    for measure in spec.measures:
+        columns = [arguments[at] for at in measure.columns]
+        state += _leaf(measure, columns, rows)
+    return state
+
+
+def _leaf(measure: Measure, columns: list[pa.Array[Any]], rows: int) -> State:
+    if measure.kind == "rows":
+        return [pa.array(np.ones(rows, dtype=np.int64))]
+    column = columns[-1]
+    valid = valid_mask(column)
+    if measure.kind == "best":
+        return [*columns, pa.array(valid)]
+    counts = valid.astype(np.int64)
+    if measure.kind == "count":
+        return [pa.array(counts)]
+    if measure.kind == "whole":
+        return [*(pa.array(np.where(valid, limb, 0)) for limb in _limbs(column, measure.limbs)), pa.array(counts)]
+    values = np.where(valid, slots(column, 1, np.float64), 0.0)
+    finite = np.isfinite(values)
+    kept = np.where(finite, values, 0.0)
+    zeros = np.zeros(rows)
+    if measure.kind == "float":
+        upward = (~finite & ~(values == -np.inf)).astype(np.int64)
+        downward = (~finite & ~(values == np.inf)).astype(np.int64)
+        return [pa.array(one) for one in (counts, upward, downward, kept, zeros)]
+    weight = (valid & finite).astype(np.float64)
+    odd = (~finite).astype(np.int64)
+    return [pa.array(one) for one in (counts, odd, weight, kept, zeros, zeros, zeros)]
+
+
+def _limbs(column: pa.Array[Any], limbs: int) -> list[Index]:
+    """Whole numbers as limbs of 32 bits, the last one with the sign; a single limb holds numbers of 32 bits whole."""
+    if limbs == 1:
+        return [order_codes(column, "int")]
+    if limbs == 2:
+        codes = order_codes(column, "int")
+        return [codes & _LIMB, codes >> LIMB_BITS]
+    words = slots(column, 1, np.int64, width=2)
+    low, high = words[::2], words[1::2]
+    return [low & _LIMB, (low >> LIMB_BITS) & _LIMB, high & _LIMB, high >> LIMB_BITS]
+
+
+# --------------------------------------------------------------------------------------------------------------
+# Merging
+# --------------------------------------------------------------------------------------------------------------
+
+
+def merged(spec: AggregateSpec, leaves: State, found: Iterable[Piece], rows: int) -> State:
+    """The states of the `rows` that ask: for each the leaves in its ranges, merged."""
+    parts: list[_Adding | _Pairing | _Moments | _Best] = []
+    at = 0
+    for measure in spec.measures:
+        if measure.kind == "best":
+            width = len(measure.columns) + 1
+            parts.append(_Best(measure, _kinds(spec, measure), leaves[at : at + width], rows))
+            at += width
+            continue
+        numbers = [_numbers(column) for column in leaves[at : at + measure.counts + measure.floats]]
+        at += len(numbers)
+        parts.append(_Adding(numbers[: measure.counts], rows))
+        if measure.kind == "float":
+            parts.append(_Pairing(numbers[measure.counts :], rows))
+        elif measure.kind == "moments":
+            parts.append(_Moments(numbers[measure.counts :], rows))
+    for piece in found:
+        for part in parts:
+            part.add(piece)
+    return [column for part in parts for column in part.state()]
+
+
+def _numbers(column: pa.Array[Any]) -> Numbers:
+    numbers: Numbers = column.to_numpy(zero_copy_only=False)
+    return numbers
+
+
+def _kinds(spec: AggregateSpec, measure: Measure) -> list[Kind]:
+    kinds = [spec.kinds[column] for column in measure.columns]
+    return [kind for kind in kinds if kind is not None]
+
+
+class _Adding:
+    """Whole numbers, by differences of prefix sums: those are exact, and an overflow on the way cancels out."""
+
+    def __init__(self, leaves: list[Numbers], rows: int) -> None:
+        self._leaves = leaves
+        self._totals = [np.zeros(rows, dtype=np.int64) for _ in leaves]
+
+    def add(self, piece: Piece) -> None:
+        """Merge the leaves of a piece into the totals."""
+        for values, total in zip(self._leaves, self._totals, strict=True):
+            sums = np.zeros(piece.order.size + 1, dtype=np.int64)
+            np.cumsum(values[piece.order], out=sums[1:])
+            total += piece.sign * (sums[piece.end] - sums[piece.begin])
+
+    def state(self) -> State:
+        """The columns of the state."""
+        return [pa.array(total) for total in self._totals]
+
+
+class _Pairing:
+    """Sums of doubles with their errors."""
+
+    def __init__(self, leaves: list[Numbers], rows: int) -> None:
+        self._leaves = leaves
+        self._high, self._low = np.zeros(rows), np.zeros(rows)
+
+    def add(self, piece: Piece) -> None:
+        """Merge the leaves of a piece into the sums."""
+        high, low = self._leaves
+        sums = pair_ranges(high[piece.order], low[piece.order], piece.begin, piece.end)
+        merge_pairs_into(self._high, self._low, *sums)
+
+    def state(self) -> State:
+        """The columns of the state."""
+        return [pa.array(self._high), pa.array(self._low)]
+
+
+class _Moments:
+    """Counts, means and squared deviations."""
+
+    def __init__(self, leaves: list[Numbers], rows: int) -> None:
+        self._leaves = np.stack(leaves, axis=1)
+        self._total = np.zeros((rows, len(leaves)))
+
+    def add(self, piece: Piece) -> None:
+        """Merge the leaves of a piece into the moments."""
+        merge_moments_into(self._total, moment_ranges(self._leaves[piece.order], piece.begin, piece.end))
+
+    def state(self) -> State:
+        """The columns of the state."""
+        return [pa.array(np.ascontiguousarray(column)) for column in self._total.T]
+
+
+class _Best:
+    """The best row; of rows that are equally good the one with the smallest kept value, NULL last."""
+
+    def __init__(self, measure: Measure, kinds: list[Kind], leaves: State, rows: int) -> None:
+        self._values = leaves[:-1]
+        present = _numbers(leaves[-1]).astype(np.bool_)
+        deciding = codes_within(self._values[-1], kinds[-1])
+        kept = self._values[0]
+        self._order = np.lexsort(
+            (
+                _signs(kept, kinds[0]), codes_within(kept, kinds[0]), ~valid_mask(kept),
+                ~deciding if measure.largest else deciding, ~present,
+            )
+        )  # fmt: skip
+        self._size = present.size
+        self._ranks = np.empty(self._size, dtype=np.int64)
+        self._ranks[self._order] = np.arange(self._size)
+        self._ranks[~present] = self._size
+        self._best = np.full(rows, self._size, dtype=np.int64)
+
+    def add(self, piece: Piece) -> None:
+        """Look for better rows in a piece."""
+        found = least_ranges(self._ranks[piece.order], piece.begin, piece.end, self._size)
+        self._best = np.minimum(self._best, found)
+
+    def state(self) -> State:
+        """The columns of the state: values, and whether there are any."""
+        hit = self._best < self._size
+        if self._size == 0:
+            return [*(nulls(hit.size, value.type) for value in self._values), pa.array(hit)]
+        winners: pa.Array[Any] = pa.array(np.append(self._order, 0)[self._best], mask=~hit)
+        return [*(value.take(winners) for value in self._values), pa.array(hit)]
+
+
+def _signs(column: pa.Array[Any], kind: Kind) -> Numbers:
+    """Tells -0.0 from 0.0, so that one of two equal values is chosen wherever rows lie; 0 where nothing is to tell."""
+    if kind not in ("float32", "float64"):
+        return np.zeros(len(column), dtype=np.int8)
+    signs: Numbers = np.signbit(slots(column, 1, np.float32 if kind == "float32" else np.float64)).astype(np.int8)
+    return signs
+
+
+def codes_within(column: pa.Array[Any], kind: Kind) -> Codes:
+    """Codes that order one column; strings and wide decimals are ranked."""
+    if kind != "rank":
+        return order_codes(column, kind)
+    return joint_codes(column, column.slice(0, 0))[0]
+
+
+def picked(spec: AggregateSpec, state: State, places: Index) -> State:
+    """The states at some places; an empty one where the place is -1."""
+    missing = places < 0
+    if not missing.any():
+        return [column.take(places) for column in state]
+    chosen: pa.Array[Any] = pa.array(np.where(missing, 0, places), mask=missing)
+    out: State = []
+    for column, (_, kind) in zip(state, spec.state_fields(), strict=True):
+        taken = column.take(chosen) if len(column) else nulls(places.size, kind)
+        # Values of a minimum stay NULL where there is none; everything else counts from zero.
+        out.append(taken)
+    return _zeroed(spec, out)
+
+
+def _zeroed(spec: AggregateSpec, state: State) -> State:
+    at = 0
+    out: State = []
+    for measure in spec.measures:
+        if measure.kind == "best":
+            width = len(measure.columns)
+            out += state[at : at + width]
+            at += width
+            out.append(state[at].fill_null(False))
+            at += 1
+            continue
+        for _ in range(measure.counts + measure.floats):
+            out.append(state[at].fill_null(0))
+            at += 1
+    return out

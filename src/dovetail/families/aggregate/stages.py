@@ -1,0 +1,363 @@
+"""The stages before the merge, as functions on Arrow batches.
+
+    fit         a little of both sides -> one routing
+    route       rows -> segments, one for each cell they go to
+    answer      the segments of a cell -> partial states of its rows, and the total of the cell
+
+:mod:`dovetail.families.aggregate.join_stages` has the stages after them.
+Batches of the answering side have its keys, its arguments and, where there are equality keys, their hash; those of the
+asking side its payload, its keys, the hash and the number of the row.  The routing comes last, on the first row.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dovetail.columns import spark_hash
+from dovetail.columns.codes import Codes, order_codes
+from dovetail.columns.encode import Keys, group_numbers, keys_from, routing_boxes, routing_points, usable_rows
+from dovetail.columns.hashing import mix_into, row_hashes
+from dovetail.columns.layout import CELL_NUMBER, COPIES, FITTED, KEY, POINT_PAYLOAD, SEGMENT, TURN, Source, columns_of
+from dovetail.columns.partition import group_by_cell, group_rows_by_cell, shuffle_batch
+from dovetail.columns.sampling import sampled_sides
+from dovetail.columns.segments import binary_column, blocks, concat, pack, routing_and_rows, unpack
+from dovetail.families.aggregate.compiled import Index
+from dovetail.families.aggregate.kernel import Piece, State, leaf_state, merged, picked, states
+from dovetail.families.aggregate.overlaps import BEGINS, ENDS, overlap_states, route_boxes, route_points
+from dovetail.families.aggregate.router import Routing, Sample, fit, modulo
+from dovetail.families.aggregate.spec import STATE, AggregateSpec
+
+ANSWERING, ASKING = 0, 1
+"""The two sides, as points and boxes of the step."""
+
+ROLE = "role"
+"""What a row is to its cell, where intervals overlap."""
+ID, HOME, COVERED, BEYOND, ASKS, OF_CELL = "id", "home", "covered", "beyond", "asks", "cell"
+"""The number of an asking row, its home, the cells that it covers, whether it asks at home, and the cell of a state."""
+
+BEFORE, BETWEEN = 0, 1
+"""The two totals of a cell of intervals: for rows that begin behind it, and for rows that it lies within."""
+
+VISITORS, RESIDENTS = 1, 2
+"""Turns of the asking rows in a cell, behind the answering ones (0): those at home elsewhere, those at home here."""
+
+NOTES, TOTALS = -2, -1
+"""Turns in the merge, before the states of visitors and residents of cell c: 2c and 2c + 1."""
+
+NOTE = "note"
+"""Metadata of a segment without rows: what its cell has counted."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What all stages know."""
+
+    spec: AggregateSpec
+    partitions: int = 1
+    sources: tuple[Source | None, ...] | None = None
+    """For each key of the asking side, where in its payload it is; None for keys that travel themselves."""
+
+    def asking_keys(self, block: pa.RecordBatch) -> Keys:
+        """The keys of asking rows, as they come from Spark."""
+        sources = (None,) * self.key_counts[ASKING] if self.sources is None else self.sources
+        return keys_from(block, sources, len(self.spec.payload))
+
+    @property
+    def travelling(self) -> int:
+        """How many key columns come behind the payload of asking rows."""
+        return self.key_counts[ASKING] - sum(source is not None for source in self.sources or ())
+
+    @property
+    def key_counts(self) -> tuple[int, int]:
+        """How many key columns the answering and the asking side have."""
+        return len(self.spec.step.point_keys), len(self.spec.step.box_keys)
+
+    @property
+    def hashed(self) -> bool:
+        """Whether a hash of equality keys travels behind the keys."""
+        return bool(self.spec.step.equalities)
+
+
+@dataclass(frozen=True)
+class FitStage(Stage):
+    """Sampled keys of both sides in, one routing out."""
+
+    fractions: tuple[float, float] = (1.0, 1.0)
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once, in a single task."""
+        held = [batch for batch in batches if batch.num_rows]
+        if held:
+            found = sampled_sides(concat(held), self.key_counts, hashed=self.hashed, fractions=self.fractions)
+            points, boxes = (self._sample(side, rows, part) for side, (rows, part) in enumerate(found))
+        else:
+            empty = np.empty(0, dtype=np.int64)
+            points = boxes = Sample(empty, [empty] * self._axes, [empty] * self._axes, 0.0)
+        routing = fit(
+            self.spec.step,
+            points,
+            boxes,
+            partitions=self.partitions,
+            exhaustive=self.spec.exhaustive,
+            overlap=self.spec.overlap,
+        )
+        yield pa.RecordBatch.from_arrays([binary_column([routing.to_buffer()])], names=[FITTED])
+
+    @property
+    def _axes(self) -> int:
+        return max(1, len(self.spec.step.axes))
+
+    def _sample(self, side: int, rows: float, part: pa.RecordBatch) -> Sample:
+        keys: Keys = list(part.columns[: self.key_counts[side]])
+        size = part.num_rows
+        hashes = order_codes(part.column(len(keys)), "int") if self.hashed else np.zeros(size, dtype=np.int64)
+        low, high = [], []
+        for axis in self.spec.step.axes:
+            ends: tuple[Codes, Codes]
+            ends = (routing_points(axis, keys),) * 2 if side == ANSWERING else routing_boxes(axis, keys)
+            low.append(ends[0])
+            high.append(ends[1])
+        if not low:
+            low = high = [np.zeros(size, dtype=np.int64)]
+        return Sample(hashes, low, high, rows)
+
+
+@dataclass(frozen=True)
+class RouteStage(Stage):
+    """Rows of one side in; segments out, each with the number of its cell."""
+
+    side: int = ANSWERING
+    routing: bytes | None = None
+    """The routing where it is known before the job (no sampling); else it comes with the first row."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once a task."""
+        packed, rows = routing_and_rows(self.routing, batches)
+        if packed is None:
+            return
+        routing = Routing.from_buffer(packed)
+        # The segments of a cell tell it who it is, and whether its total may be asked for.
+        notes = 2 * np.arange(routing.cells) + routing.whole(self.spec.step)
+        for block in blocks(rows):
+            if self.side == ANSWERING:
+                yield self._answering(routing, block, notes)
+            else:
+                yield from self._asking(routing, block, notes)
+
+    def _answering(self, routing: Routing, block: pa.RecordBatch, notes: Index) -> pa.RecordBatch:
+        keys = self.key_counts[ANSWERING]
+        chosen = usable_rows(list(block.columns[:keys]))
+        if chosen is not None:
+            # A NULL among the keys matches nothing.
+            block = block.take(chosen)
+        width = keys + len(self.spec.arguments)
+        hashes = order_codes(block.column(width), "int") if self.hashed else np.zeros(block.num_rows, dtype=np.int64)
+        ties = row_hashes(block, width) if routing.splits_values else np.zeros(block.num_rows, dtype=np.int64)
+        point_keys: Keys = list(block.columns[:keys])
+        rows = block.select(range(width))
+        if self.spec.overlap is None:
+            cells = routing.points(self.spec.step, hashes, point_keys, ties)
+            table, bounds = group_rows_by_cell(rows, np.arange(cells.size), cells, routing.cells)
+            return shuffle_batch(routing.numbers, 0, table, bounds, notes)
+        numbers, cells, roles = route_points(self.spec, routing, hashes, point_keys, ties)
+        table, bounds = group_rows_by_cell(rows, numbers, cells, routing.cells)
+        in_order, _ = group_by_cell(roles.astype(np.int64), cells, routing.cells)
+        table = table.append_column(ROLE, pa.array(in_order))
+        return shuffle_batch(routing.numbers, 0, table, bounds, notes)
+
+    def _asking(self, routing: Routing, block: pa.RecordBatch, notes: Index) -> Iterator[pa.RecordBatch]:
+        payload, size = len(self.spec.payload), block.num_rows
+        keys = self.asking_keys(block)
+        numbers = block.column(block.num_columns - 1)
+        hashes = np.zeros(size, dtype=np.int64)
+        if self.hashed:
+            hashes = order_codes(block.column(payload + self.travelling), "int")
+        named = columns_of(KEY, len(keys))
+        key_rows = pa.RecordBatch.from_arrays(keys, names=named)
+        spread = _scattered(numbers.to_numpy())
+        chosen = usable_rows(keys)
+        rows = np.arange(size) if chosen is None else chosen
+        if chosen is not None:
+            keys, hashes = [key.take(chosen) for key in keys], hashes[chosen]
+        if self.spec.overlap is None:
+            visits = routing.boxes(self.spec.step, hashes, keys, spread[rows], exhaustive=self.spec.exhaustive)
+        else:
+            visits = route_boxes(self.spec, routing, hashes, keys, spread[rows])
+        home = modulo(spread, routing.cells)
+        covered, beyond = np.full((2, size), -1, dtype=np.int64)
+        home[rows], covered[rows], beyond[rows] = visits.home, visits.covered, visits.beyond
+        visitor, cell = rows[visits.rows], visits.cells
+        at_home = cell == home[visitor]
+        asks = np.zeros(size, dtype=np.bool_)
+        asks[visitor[at_home]] = True
+        residents = pa.RecordBatch.from_arrays(
+            [*block.columns[:payload], *key_rows.columns, numbers],
+            names=[*columns_of(POINT_PAYLOAD, payload), *named, ID],
+        )
+        for name, values in ((COVERED, covered), (BEYOND, beyond), (ASKS, asks)):
+            residents = residents.append_column(name, pa.array(values))
+        table, bounds = group_rows_by_cell(residents, np.arange(size), home, routing.cells)
+        yield shuffle_batch(routing.numbers, RESIDENTS, table, bounds, notes)
+        away = np.flatnonzero(~at_home)
+        if away.size:
+            visitors = key_rows.append_column(ID, numbers).append_column(HOME, pa.array(home))
+            table, bounds = group_rows_by_cell(visitors, visitor[away], cell[away], routing.cells)
+            yield shuffle_batch(routing.numbers, VISITORS, table, bounds, notes)
+
+
+def _scattered(numbers: Index) -> Index:
+    """Row numbers without the pattern of tasks."""
+    total = np.zeros(numbers.size, dtype=np.int64)
+    mix_into(total, numbers)
+    return total
+
+
+@dataclass(frozen=True)
+class AnswerStage(Stage):
+    """The segments of one cell in; for the merge its partial states, and its total, if one may be asked for, out."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once a cell."""
+        began = time.perf_counter_ns()
+        held: dict[int, list[pa.RecordBatch]] = {0: [], VISITORS: [], RESIDENTS: []}
+        note = 0
+        for batch in batches:
+            for at in range(batch.num_rows):
+                note = batch.column(COPIES)[at].as_py()
+                held[batch.column(TURN)[at].as_py()].append(unpack(batch.column(SEGMENT)[at].as_buffer()))
+        cell, whole = divmod(note, 2)
+        answering, visitors, residents = (concat(parts) if parts else None for parts in held.values())
+        slots = spark_hash.cell_numbers(np.arange(self.partitions), self.partitions)
+        if residents is not None:
+            state = self._resident_states(answering, residents)
+            yield _sent(slots[cell % self.partitions], 2 * cell + 1, self._homecoming(residents, state))
+        if visitors is not None:
+            yield from self._visits(answering, visitors, cell, slots)
+        if whole and answering is not None and not self.spec.exhaustive:
+            total = self._total(answering, cell)
+            for number in slots.tolist():
+                yield _sent(number, TOTALS, total)
+        counts = [
+            0 if answering is None else answering.num_rows,
+            sum(0 if rows is None else rows.num_rows for rows in (visitors, residents)),
+            (time.perf_counter_ns() - began) // 1000,
+        ]
+        empty = pa.RecordBatch.from_pydict({ID: pa.array([], pa.int64())})
+        yield _sent(slots[cell % self.partitions], NOTES, empty.replace_schema_metadata({NOTE: json.dumps(counts)}))
+
+    def _homecoming(self, residents: pa.RecordBatch, state: State) -> pa.RecordBatch:
+        """The rows of this home with their states, without the keys that nobody needs any more."""
+        kept = range(len(self.spec.payload) + len(self.spec.step.equalities))
+        rows = residents.select([*(residents.schema.names[at] for at in kept), ID, COVERED, BEYOND])
+        return _with_state(rows, state)
+
+    def _resident_states(self, answering: pa.RecordBatch | None, residents: pa.RecordBatch) -> State:
+        payload, count = len(self.spec.payload), self.key_counts[ASKING]
+        asks = residents.column(ASKS).to_numpy(zero_copy_only=False)
+        keys = list(residents.columns[payload : payload + count])
+        if asks.all() or self.spec.overlap is not None:
+            # Intervals that do not ask match nothing.
+            return self._states(answering, keys, at_home=True)
+        asking = np.flatnonzero(asks)
+        places = np.full(asks.size, -1, dtype=np.int64)
+        places[asking] = np.arange(asking.size)
+        chosen = [key.take(asking) for key in keys]
+        return picked(self.spec, self._states(answering, chosen, at_home=True), places)
+
+    def _states(self, answering: pa.RecordBatch | None, keys: Keys, *, at_home: bool) -> State:
+        rows = len(keys[0])
+        if answering is None:
+            return empty_state(self.spec, rows)
+        if self.spec.overlap is None:
+            return states(self.spec, answering, keys)
+        roles, plain = _roles(answering)
+        return overlap_states(self.spec, plain, roles, keys, np.full(rows, at_home))
+
+    def _visits(
+        self, answering: pa.RecordBatch | None, visitors: pa.RecordBatch, cell: int, slots: npt.NDArray[np.int32]
+    ) -> Iterator[pa.RecordBatch]:
+        if answering is None:
+            return
+        state = self._states(answering, list(visitors.columns[: self.key_counts[ASKING]]), at_home=False)
+        # Where nothing matched, there is nothing to merge; of intervals, as many may have begun as have ended.
+        found = np.flatnonzero(state[0].to_numpy() > 0) if self.spec.overlap is None else np.arange(visitors.num_rows)
+        home = visitors.column(HOME).to_numpy()
+        rows = visitors.select([ID]).append_column(OF_CELL, pa.array(np.full(home.size, cell)))
+        table = _with_state(rows, state)
+        homes, numbered = np.unique(home[found], return_inverse=True)
+        ordered, bounds = group_rows_by_cell(table, found, numbered.astype(np.int64), homes.size)
+        for at, where in enumerate(homes.tolist()):
+            part = ordered.slice(bounds[at], bounds[at + 1] - bounds[at])
+            yield _sent(slots[where % self.partitions], 2 * where, part)
+
+    def _total(self, answering: pa.RecordBatch, cell: int) -> pa.RecordBatch:
+        """The states of all rows of a cell, one for each of its keys: two keys may share a hash."""
+        count, equal = self.key_counts[ANSWERING], len(self.spec.step.equalities)
+        roles = np.zeros(0, dtype=np.int64)
+        if self.spec.overlap is not None:
+            roles, answering = _roles(answering)
+        leaves = leaf_state(self.spec, list(answering.columns[count:]), answering.num_rows)
+        if equal:
+            keys: Keys = list(answering.columns[:equal])
+            groups, _ = group_numbers(self.spec.step.equalities, keys, [key.slice(0, 0) for key in keys])
+        else:
+            groups = np.zeros(answering.num_rows, dtype=np.int64)
+        order = np.argsort(groups, kind="stable")
+        ends = np.cumsum(np.bincount(groups))
+        begins = np.concatenate([[0], ends[:-1]])
+        rows = answering.select(range(equal)).take(order[begins])
+        if equal:
+            named = rows.append_column(OF_CELL, pa.array(np.full(ends.size, cell)))
+        else:
+            named = pa.RecordBatch.from_pydict({OF_CELL: np.full(ends.size, cell)})
+        if self.spec.overlap is None:
+            return _with_state(named, merged(self.spec, leaves, [Piece(order, begins, ends)], ends.size))
+        begun, ended = (_by_group(np.flatnonzero(roles & role), groups, ends.size) for role in (BEGINS, ENDS))
+        ended = Piece(ended.order, ended.begin, ended.end, sign=-1)
+        parts = []
+        for part, found in ((BEFORE, [begun, ended]), (BETWEEN, [begun])):
+            marked = named.append_column(ROLE, pa.array(np.full(ends.size, part)))
+            parts.append(_with_state(marked, merged(self.spec, leaves, found, ends.size)))
+        return concat(parts)
+
+
+def _roles(answering: pa.RecordBatch) -> tuple[Index, pa.RecordBatch]:
+    """The roles of the rows of a cell, and the rows without them."""
+    last = answering.num_columns - 1
+    roles: Index = answering.column(last).to_numpy()
+    return roles, answering.select(range(last))
+
+
+def _by_group(rows: Index, groups: Index, count: int) -> Piece:
+    """Some rows in the order of their groups: one range for each."""
+    order = rows[np.argsort(groups[rows], kind="stable")]
+    ends = np.cumsum(np.bincount(groups[rows], minlength=count))
+    return Piece(order, np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]]), ends)
+
+
+def empty_state(spec: AggregateSpec, rows: int) -> State:
+    """The states of rows without matches."""
+    nothing = [pa.array([], kind) for _, kind in spec.state_fields()]
+    return picked(spec, nothing, np.full(rows, -1, dtype=np.int64))
+
+
+def _with_state(rows: pa.RecordBatch, state: State) -> pa.RecordBatch:
+    names = [*rows.schema.names, *columns_of(STATE, len(state))]
+    return pa.RecordBatch.from_arrays([*rows.columns, *state], names=names)
+
+
+def _sent(number: int, turn: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """One segment on its way to the merge."""
+    columns: Sequence[pa.Array[Any]] = [
+        pa.array([number], pa.int32()), pa.array([turn], pa.int32()), pa.array([0], pa.int64()),
+        binary_column([pack(rows)]),
+    ]  # fmt: skip
+    return pa.RecordBatch.from_arrays(columns, names=[CELL_NUMBER, TURN, COPIES, SEGMENT])

@@ -1,0 +1,237 @@
+"""The aggregates of a call: their text, taken apart, and the measures that they are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+from sqlglot import Dialect, Token, TokenType
+from sqlglot.errors import TokenError
+
+from dovetail.conditions.comparison import KeyType, Kind
+from dovetail.conditions.tokens import read
+from dovetail.errors import ArgumentError, PredicateError, UnknownNameError, UnsupportedTypeError, closest, listing
+from dovetail.families.aggregate.spec import Function, Measure, Output
+
+_SPARK = Dialect.get_or_raise("spark")
+
+_SPELLINGS: dict[str, Function] = {
+    "count": "count", "sum": "sum", "avg": "avg", "mean": "avg", "min": "min", "max": "max", "min_by": "min_by",
+    "max_by": "max_by", "stddev": "stddev_samp", "std": "stddev_samp", "stddev_samp": "stddev_samp",
+    "stddev_pop": "stddev_pop", "variance": "var_samp", "var_samp": "var_samp", "var_pop": "var_pop",
+    "count_if": "count_if", "bool_or": "bool_or", "any": "bool_or", "some": "bool_or", "bool_and": "bool_and",
+    "every": "bool_and",
+}  # fmt: skip
+"""Every aggregate that is taken, in Spark's spellings."""
+
+_PAIRS = "form the pairs with dt.theta_join, and aggregate them with groupBy"
+_HINTS = {
+    **dict.fromkeys(("first", "first_value", "any_value"), "say which row is first: min_by(q.price, q.ts)"),
+    **dict.fromkeys(("last", "last_value"), "say which row is last: max_by(q.price, q.ts)"),
+    "median": _PAIRS,
+}
+ACCEPTED = (
+    "a mapping from the name of a column to one aggregate over the matched rows, such as "
+    "{'n': 'count(*)', 'mean': 'avg(q.price)'}"
+)
+FUNCTIONS = ", ".join(sorted(_SPELLINGS))
+
+
+@dataclass(frozen=True)
+class Call:
+    """An aggregate as the user wrote it: its function, and its arguments in the spelling of Spark SQL."""
+
+    name: str
+    text: str
+    function: Function
+    arguments: tuple[str, ...] = ()
+
+    @property
+    def sql(self) -> str:
+        """The call as Spark SQL over the matched input."""
+        return f"{self.function}({', '.join(self.arguments) or '*'})"
+
+
+@dataclass(frozen=True)
+class Argument:
+    """What Spark says of an argument: its type, how kernels order it, and the Arrow type it travels in."""
+
+    sql: str
+    kind: str
+    """Spark's name of the type."""
+    arrow: pa.DataType
+    key: KeyType | None = None
+    """None for a type that kernels do not order, or that does not travel as it is."""
+
+
+@dataclass(frozen=True)
+class TypedCall:
+    """A call with the types of its arguments and of its result."""
+
+    call: Call
+    arguments: tuple[Argument, ...]
+    kind: str
+    arrow: pa.DataType
+
+
+def read_calls(agg: object, columns: Mapping[str, Sequence[str]], *, by: str) -> list[Call]:
+    """The aggregates of ``agg=``, or an error that says which of them cannot be read."""
+    if not isinstance(agg, Mapping) or not agg:
+        raise ArgumentError(f"agg={agg!r}", accepted=ACCEPTED)
+    calls: list[Call] = []
+    folded: dict[str, str] = {by.casefold(): by}
+    for name, text in agg.items():
+        if not isinstance(name, str) or not name or not isinstance(text, str):
+            raise ArgumentError(f"agg holds {name!r}: {text!r}", accepted=ACCEPTED)
+        if name.casefold() in folded:
+            other = folded[name.casefold()]
+            what = f"the input {other!r}, which is a column of the result" if other == by else repr(other)
+            raise ArgumentError(f"agg names {name!r} beside {what}", accepted="names that differ in more than case")
+        folded[name.casefold()] = name
+        calls.append(_call(name, text, columns, by))
+    return calls
+
+
+def _call(name: str, text: str, columns: Mapping[str, Sequence[str]], by: str) -> Call:
+    accepted = "one call such as avg(q.price), of " + FUNCTIONS
+    try:
+        tokens = _SPARK.tokenize(text)
+    except TokenError:
+        raise ArgumentError(f"agg[{name!r}]={text!r} ends in the middle of a text", accepted=accepted) from None
+    opening = len(tokens) > 2 and tokens[1].token_type is TokenType.L_PAREN
+    if not opening or _closing(tokens) != len(tokens) - 1:
+        hint = None
+        if opening and any(token.text.upper() in ("FILTER", "OVER") for token in tokens):
+            hint = "in place of FILTER (WHERE c): sum(CASE WHEN c THEN q.x END)"
+        elif opening:
+            hint = "compute with the results afterwards: .withColumn('range', F.col('hi') - F.col('lo'))"
+        raise ArgumentError(f"agg[{name!r}]={text!r} is not one aggregate", accepted=accepted, hint=hint)
+    word = tokens[0].text.lower()
+    function = _SPELLINGS.get(word)
+    if function is None:
+        hint = _HINTS.get(word) or closest(word, _SPELLINGS) or _PAIRS
+        raise ArgumentError(f"agg[{name!r}]={text!r}: {word} is not taken", accepted=accepted, hint=hint)
+    pieces = _arguments(text, tokens[2:-1])
+    if function == "count" and pieces == ["*"]:
+        return Call(name, text, function)
+    wanted = 2 if function in ("min_by", "max_by") else 1
+    if len(pieces) != wanted or not all(pieces):
+        raise ArgumentError(f"agg[{name!r}]={text!r} has {len(pieces)} argument(s)", accepted=f"{wanted} for {word}")
+    if pieces[0].split()[0].upper() in ("DISTINCT", "ALL"):
+        given = f"agg[{name!r}]={text!r}: aggregates of distinct values are not taken"
+        raise ArgumentError(given, accepted=accepted, hint=_PAIRS)
+    return Call(name, text, function, tuple(_resolved(name, piece, columns, by) for piece in pieces))
+
+
+def _closing(tokens: list[Token]) -> int:
+    """The position of the parenthesis that closes the first one."""
+    depth = 0
+    for at, token in enumerate(tokens):
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if depth == 0 and token.token_type is TokenType.R_PAREN:
+            return at
+    return -1
+
+
+def _arguments(text: str, tokens: list[Token]) -> list[str]:
+    """The texts between the commas that are in no further parenthesis or bracket."""
+    opening = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
+    closing = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+    if not tokens:
+        return []
+    depth, begin, pieces = 0, tokens[0].start, []
+    for token in tokens:
+        depth += (token.token_type in opening) - (token.token_type in closing)
+        if token.token_type is TokenType.COMMA and depth == 0:
+            pieces.append(text[begin : token.start].strip())
+            begin = token.end + 1
+    return [*pieces, text[begin : tokens[-1].end + 1].strip()]
+
+
+def _resolved(name: str, piece: str, columns: Mapping[str, Sequence[str]], by: str) -> str:
+    """An argument with its columns spelled out; all of them belong to the matched input."""
+    others = {alias: names for alias, names in columns.items() if alias != by}
+    try:
+        items = read(piece, columns)
+    except (PredicateError, UnknownNameError) as error:
+        given = error.given.removeprefix("on")
+        raise type(error)(f"agg[{name!r}]{given}", accepted=error.accepted, hint=error.hint) from None
+    if any(item.alias == by for item in items):
+        raise ArgumentError(
+            f"agg[{name!r}] uses {by!r}, the input that asks, in {piece}",
+            accepted=f"columns of the matched input {listing(others)}",
+            hint="compute with columns of both inputs after the join, or form the pairs with dt.theta_join",
+        )
+    return "".join(f"{' ' if item.spaced else ''}{item.sql}" for item in items).strip()
+
+
+@dataclass
+class Made:
+    """The argument columns, measures and outputs of some calls; what two of them need exists once."""
+
+    columns: dict[str, tuple[pa.DataType, Kind | None]] = field(default_factory=dict)
+    """Expressions over the matched input, with the Arrow type and the order of each."""
+    measures: list[Measure] = field(default_factory=lambda: [Measure("rows")])
+    outputs: list[Output] = field(default_factory=list)
+
+    def add(self, typed: TypedCall) -> None:
+        """The output of one more call, and what it needs."""
+        measure = self._measure(typed)
+        if measure not in self.measures:
+            self.measures.append(measure)
+        call = typed.call
+        self.outputs.append(Output(call.name, call.function, (self.measures.index(measure),), typed.arrow, call.text))
+
+    def _measure(self, typed: TypedCall) -> Measure:
+        function, arguments = typed.call.function, typed.arguments
+        if not arguments:
+            return Measure("rows")
+        sql = arguments[0].sql
+        if function == "count":
+            return Measure("count", (self._column(f"CASE WHEN ({sql}) IS NOT NULL THEN TRUE END", pa.bool_()),))
+        if function == "count_if":
+            return Measure("count", (self._column(f"CASE WHEN ({sql}) THEN TRUE END", pa.bool_()),))
+        if function in ("sum", "avg"):
+            return self._sum(typed)
+        if function in ("min", "max", "min_by", "max_by", "bool_or", "bool_and"):
+            places = tuple(self._ordered(typed, argument) for argument in arguments)
+            return Measure("best", places, largest=function in ("max", "max_by", "bool_or"))
+        return Measure("moments", (self._column(f"CAST(({sql}) AS DOUBLE)", pa.float64()),))
+
+    def _sum(self, typed: TypedCall) -> Measure:
+        argument = typed.arguments[0]
+        sql = argument.sql
+        if argument.kind in ("tinyint", "smallint", "int"):
+            return Measure("whole", (self._column(f"CAST(({sql}) AS INT)", pa.int32()),), limbs=1)
+        if argument.kind == "bigint":
+            return Measure("whole", (self._column(f"({sql})", pa.int64()),), limbs=2)
+        if pa.types.is_decimal(argument.arrow) and pa.types.is_decimal(typed.arrow):
+            limbs = 2 if argument.arrow.precision <= 18 else 4
+            return Measure("whole", (self._column(f"({sql})", argument.arrow),), limbs=limbs)
+        if typed.kind == "double":
+            return Measure("float", (self._column(f"CAST(({sql}) AS DOUBLE)", pa.float64()),))
+        raise _untaken(typed, argument, "numbers")
+
+    def _ordered(self, typed: TypedCall, argument: Argument) -> int:
+        if argument.key is None:
+            raise _untaken(typed, argument, "numbers, dates, times, strings, booleans and binary values")
+        return self._column(f"({argument.sql})", argument.arrow, argument.key.kind)
+
+    def _column(self, sql: str, kind: pa.DataType, order: Kind | None = None) -> int:
+        known = self.columns.get(sql)
+        self.columns[sql] = (kind, order if known is None else known[1] or order)
+        return list(self.columns).index(sql)
+
+
+def _untaken(typed: TypedCall, argument: Argument, accepted: str) -> UnsupportedTypeError:
+    return UnsupportedTypeError(
+        f"agg[{typed.call.name!r}]={typed.call.text!r} is over a value of type {argument.kind}",
+        accepted=accepted,
+        hint="cast the argument, or form the pairs with dt.theta_join and aggregate them with groupBy",
+    )
+
+
+def kinds_of(made: Made) -> tuple[Kind | None, ...]:
+    """How each argument column is ordered."""
+    return tuple(order for _, order in made.columns.values())

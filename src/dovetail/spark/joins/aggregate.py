@@ -1,0 +1,180 @@
+"""An aggregate plan as a Spark frame: route, answer in cells, merge; or the whole matched side in every task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import pyarrow as pa
+from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql import types as T
+
+from dovetail.columns.layout import CELL_NUMBER, COUNTERS, KEY, POINT_PAYLOAD, ROW, SAMPLED_KEYS, SIDE, Source
+from dovetail.columns.sampling import DENSE, SPARSE
+from dovetail.columns.structs import nest
+from dovetail.conditions.tokens import may_be_random
+from dovetail.errors import ArgumentError
+from dovetail.families.aggregate.join_stages import METRICS, BroadcastStage, MergeStage
+from dovetail.families.aggregate.router import without_sample
+from dovetail.families.aggregate.stages import ANSWERING, ASKING, AnswerStage, FitStage, RouteStage
+from dovetail.plan.aggregate import AggregatePlan
+from dovetail.plan.aggregate_calls import Argument, Call, TypedCall
+from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, in_turn, segments_by_cell
+from dovetail.spark.carriers import arrow_type, carrier
+from dovetail.spark.frames import Side, filtered_sides, is_ansi
+from dovetail.spark.keys import hash_column, key_columns, payload_source
+from dovetail.spark.ledger import Stage
+from dovetail.spark.metrics import Handle, Recorder, attach
+from dovetail.spark.routing import SEGMENTS, arrow_function
+from dovetail.spark.runtime.versions import apply_by_group
+from dovetail.spark.types import check_deterministic, comparison_type
+
+_ARGUMENT = "a"
+"""Prefix of the argument columns."""
+
+
+def typed_calls(frames: Mapping[str, DataFrame], other: str, calls: Sequence[Call]) -> list[TypedCall]:
+    """The calls with the types that Spark gives them; refuses those that Spark cannot evaluate."""
+    matched = Side.of(other, frames[other]).frame
+    ansi = is_ansi(frames)
+    sqls = [sql for call in calls for sql in call.arguments]
+    try:
+        results = _types(matched, [call.sql for call in calls])
+        kinds = iter(_types(matched, sqls) if sqls else [])
+    except AnalysisException as error:
+        if len(calls) > 1:
+            for call in calls:
+                typed_calls(frames, other, [call])
+        raise ArgumentError(
+            f"agg[{calls[0].name!r}]={calls[0].text!r}, which Spark cannot evaluate over {other!r}",
+            accepted="an aggregate over an expression of Spark SQL",
+            hint=next((line for line in str(error).splitlines() if line.strip()), None),
+        ) from error
+    typed = []
+    for call, result in zip(calls, results, strict=True):
+        if any(may_be_random(sql) for sql in call.arguments):
+            check_deterministic(frames, list(call.arguments), f"agg[{call.name!r}]={call.text!r}")
+        arguments = [_argument(sql, next(kinds), ansi=ansi) for sql in call.arguments]
+        typed.append(TypedCall(call, tuple(arguments), result.simpleString(), arrow_type(result)))
+    return typed
+
+
+def _types(matched: DataFrame, expressions: Sequence[str]) -> list[T.DataType]:
+    """The types of expressions; Spark takes some milliseconds to analyse a frame, so all of them in one."""
+    named = [f"{sql} AS {_ARGUMENT}{at}" for at, sql in enumerate(expressions)]
+    return [field.dataType for field in matched.selectExpr(*named).schema.fields]
+
+
+def _argument(sql: str, kind: T.DataType, *, ansi: bool) -> Argument:
+    key = comparison_type(kind, kind, ansi=ansi) if carrier(kind) is kind else None
+    return Argument(sql, kind.simpleString(), arrow_type(kind), key)
+
+
+def aggregate_frame(frames: Mapping[str, DataFrame], plan: AggregatePlan) -> DataFrame:
+    """The lazy frame that a plan describes: a struct column for the asking input, then the aggregates."""
+    handle = Handle(plan)
+    columns = _Columns(plan, filtered_sides(frames, plan.filters))
+    recorder = Recorder(
+        f"dovetail({','.join(plan.inputs)})", plan.shuffle_partitions, streaming=bool(plan.streams), names=METRICS
+    )
+    handle.recorders.append(recorder)
+    rows = _broadcast(columns, recorder) if plan.broadcast else _shuffled(columns, recorder)
+    return attach(rows, handle)
+
+
+class _Columns:
+    """The columns of both sides that reach the stages, and those that leave them."""
+
+    def __init__(self, plan: AggregatePlan, sides: Mapping[str, Side]) -> None:
+        self.plan = plan
+        self.spec = plan.spec
+        self.asking, self.answering = sides[plan.by], sides[plan.other]
+
+    def keys(self, side: int, prefix: str = KEY, *, hashed: bool = True) -> list[Column]:
+        """The key columns and their hash; a filter that must not drop asking rows hides their keys instead."""
+        step = self.spec.step
+        keys = step.point_keys if side == ANSWERING else step.box_keys
+        columns = key_columns(keys, prefix, only=self.plan.hidden if side == ASKING else None)
+        if step.equalities and hashed:
+            columns.append(hash_column(keys[: len(step.equalities)], f"{prefix}{len(keys)}"))
+        return columns
+
+    def sources(self) -> tuple[Source | None, ...]:
+        """Which asking keys are in the payload; a filter that hides keys makes them columns of their own."""
+        keys = self.spec.step.box_keys
+        if self.plan.hidden:
+            return (None,) * len(keys)
+        return tuple(payload_source(self.asking, key) for key in keys)
+
+    def answering_side(self, *, hashed: bool = True) -> FlatSide:
+        """Keys, arguments, hash."""
+        keys = self.keys(ANSWERING, hashed=hashed)
+        count = len(self.spec.step.point_keys)
+        arguments = [F.expr(f"{sql} AS {_ARGUMENT}{at}") for at, sql in enumerate(self.plan.columns)]
+        return FlatSide(self.answering.frame, [*keys[:count], *arguments, *keys[count:]])
+
+    def asking_side(self, *, hashed: bool = True) -> FlatSide:
+        """Payload, keys, hash, and the number of the row where states of it come together."""
+        keys, sources = self.keys(ASKING, hashed=hashed), self.sources()
+        travelling = [key for key, source in zip(keys, sources, strict=False) if source is None]
+        columns = [*self.asking.payload_columns(), *travelling, *keys[len(sources) :]]
+        if hashed:
+            columns.append(F.expr(f"monotonically_increasing_id() AS {ROW}"))
+        return FlatSide(self.asking.frame, columns)
+
+    def schema(self) -> T.StructType:
+        """What leaves a stage, with the counters last."""
+        struct = self.asking.fields[self.plan.by]
+        fields = [T.StructField(self.plan.by, T.StructType([T.StructField(f.name, f.dataType) for f in struct.fields]))]
+        results = _types(self.answering.frame, [call.call.sql for call in self.plan.calls])
+        fields += [T.StructField(call.call.name, kind) for call, kind in zip(self.plan.calls, results, strict=True)]
+        return T.StructType([*fields, T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
+
+    def named(self, stage: Stage) -> Stage:
+        """A stage whose rows come out as the user sees them: the struct of the asking input, and named results."""
+        shape = self.asking.shape(POINT_PAYLOAD)
+        payload, names = (
+            len(self.spec.payload),
+            [self.plan.by, *(output.name for output in self.spec.outputs), COUNTERS],
+        )
+
+        def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            for rows in stage(batches):
+                columns = [nest(rows, shape).column(0), *rows.columns[payload:]]
+                yield pa.RecordBatch.from_arrays(columns, names=names)
+
+        return run
+
+
+def _shuffled(columns: _Columns, recorder: Recorder) -> DataFrame:
+    plan, spec, partitions = columns.plan, columns.spec, columns.plan.shuffle_partitions
+
+    def route(side: int, routing: bytes | None) -> Stage:
+        return RouteStage(spec, partitions, columns.sources(), side=side, routing=routing)
+
+    routed = Routed(
+        route=route,
+        without_sample=without_sample(spec.step, partitions).to_buffer().to_pybytes(),
+        sampling=_sampling(columns) if plan.sampled else None,
+        partitions=partitions,
+        held=ANSWERING,
+    )
+    cells = segments_by_cell((columns.answering_side(), columns.asking_side()), routed)
+    answered = apply_by_group(cells, CELL_NUMBER, arrow_function(AnswerStage(spec, partitions)), SEGMENTS)
+    merging = columns.named(MergeStage(spec, partitions))
+    return recorder.run(in_turn(answered, partitions), merging, columns.schema(), by=CELL_NUMBER)
+
+
+def _sampling(columns: _Columns) -> Sampling:
+    fit = FitStage(columns.spec, columns.plan.shuffle_partitions, fractions=(1 / DENSE, 1 / SPARSE))
+    sampled = [[F.expr(f"{side} AS {SIDE}"), *columns.keys(side, SAMPLED_KEYS[side])] for side in (ANSWERING, ASKING)]
+    return Sampling(fit, (sampled[ANSWERING], sampled[ASKING]))
+
+
+def _broadcast(columns: _Columns, recorder: Recorder) -> DataFrame:
+    stage = columns.named(BroadcastStage(columns.spec, sources=columns.sources(), packed=recorder.streaming))
+    joined = Joined(stage, columns.schema(), None)
+    return broadcast_join(
+        columns.asking_side(hashed=False), columns.answering_side(hashed=False), joined, recorder
+    )  # fmt: skip

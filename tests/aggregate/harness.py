@@ -1,0 +1,111 @@
+"""A join through all its stages without Spark: what Spark does between them is played here."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from tests.aggregate.shapes import box_keys, points_batch
+
+from dovetail.columns.layout import CELL_NUMBER, COUNTERS, TURN
+from dovetail.columns.segments import binary_column, pack
+from dovetail.families.aggregate.join_stages import METRICS, BroadcastStage, MergeStage
+from dovetail.families.aggregate.router import Routing, Sample, fit, without_sample
+from dovetail.families.aggregate.spec import AggregateSpec
+from dovetail.families.aggregate.stages import ANSWERING, ASKING, AnswerStage, FitStage, RouteStage
+
+
+def hashes(spec: AggregateSpec, rows: list[dict[str, Any]], *, few: bool) -> pa.Array[Any]:
+    """Hashes of the key k; `few` makes different keys collide."""
+    return pa.array([7 if few else hash((row["k"], "seed")) for row in rows], pa.int64())
+
+
+def sides(
+    spec: AggregateSpec, rows: list[Any], others: list[Any], *, few: bool
+) -> tuple[pa.RecordBatch, pa.RecordBatch]:
+    """The batches that reach the stages: keys and arguments; payload, keys, and numbers of rows."""
+    answering = points_batch(spec, others)
+    columns = [pa.array(range(len(rows)), pa.int64()), *box_keys(spec, rows)]
+    names = ["c0", *(f"k{at}" for at in range(len(columns) - 1))]
+    if spec.step.equalities:
+        answering = answering.append_column("h", hashes(spec, others, few=few))
+        columns.append(hashes(spec, rows, few=few))
+        names.append("h")
+    columns.append(pa.array([(at % 3 << 33) + at for at in range(len(rows))], pa.int64()))
+    return answering, pa.RecordBatch.from_arrays(columns, names=[*names, "r"])
+
+
+def fitted(spec: AggregateSpec, answering: pa.RecordBatch, asking: pa.RecordBatch, partitions: int) -> Routing:
+    """The routing that all rows of both sides give."""
+    keys = len(spec.step.point_keys), len(spec.step.box_keys)
+    stage = FitStage(spec, partitions)
+    parts = answering.select([*range(keys[0]), *(["h"] if stage.hashed else [])]), asking.drop_columns(["c0", "r"])
+    samples = []
+    for side, part in enumerate(parts):
+        good = np.flatnonzero(
+            np.all([column.is_valid().to_numpy(zero_copy_only=False) for column in part.columns[: keys[side]]], axis=0)
+        )
+        samples.append(stage._sample(side, float(good.size), part.take(pa.array(good))))
+    assert isinstance(samples[0], Sample)
+    return fit(
+        spec.step, samples[0], samples[1], partitions=partitions, exhaustive=spec.exhaustive, overlap=spec.overlap
+    )
+
+
+def play(
+    spec: AggregateSpec, rows: list[Any], others: list[Any], *, partitions: int, sample: bool, tasks: int = 2,
+    few: bool = False,
+) -> tuple[dict[int, dict[str, Any]], dict[str, int]]:  # fmt: skip
+    """The answers of each row by its number, and the counters."""
+    answering, asking = sides(spec, rows, others, few=few)
+    routing = fitted(spec, answering, asking, partitions) if sample else without_sample(spec.step, partitions)
+    packed = routing.to_buffer().to_pybytes()
+    cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+    for side, batch in ((ANSWERING, answering), (ASKING, asking)):
+        for task in range(tasks):
+            part = batch.take(pa.array(range(task, batch.num_rows, tasks), pa.int64()))
+            for out in RouteStage(spec, partitions, side=side, routing=packed)([part] if part.num_rows else []):
+                _deal(cells, out)
+    merges: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+    for number in sorted(cells):
+        for out in AnswerStage(spec, partitions)(_in_turn(cells[number])):
+            _deal(merges, out)
+    outs = [out for number in merges for out in MergeStage(spec, partitions)(_in_turn(merges[number]))]
+    return _answers(spec, outs)
+
+
+def broadcast(
+    spec: AggregateSpec, rows: list[Any], others: list[Any]
+) -> tuple[dict[int, dict[str, Any]], dict[str, int]]:
+    """The answers where the answering side goes to every task."""
+    answering, asking = sides(replace(spec), rows, others, few=False)
+    value = binary_column([pack(answering)])[0].as_buffer().to_pybytes() if others else None
+    carried = pa.array([[value], *[None] * (len(rows) - 1)][: len(rows)], pa.list_(pa.binary()))
+    batch = asking.append_column("g", carried)
+    return _answers(spec, list(BroadcastStage(spec)([batch])))
+
+
+def _deal(groups: dict[int, list[pa.RecordBatch]], out: pa.RecordBatch) -> None:
+    for at in range(out.num_rows):
+        groups[out.column(CELL_NUMBER)[at].as_py()].append(out.slice(at, 1))
+
+
+def _in_turn(batches: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    return sorted(batches, key=lambda batch: batch.column(TURN)[0].as_py())
+
+
+def _answers(spec: AggregateSpec, outs: list[pa.RecordBatch]) -> tuple[dict[int, dict[str, Any]], dict[str, int]]:
+    answers: dict[int, dict[str, Any]] = {}
+    counted = dict.fromkeys(METRICS, 0)
+    for out in outs:
+        for row in out.to_pylist():
+            if row[COUNTERS] is not None:
+                for name, value in zip(METRICS, row[COUNTERS], strict=True):
+                    counted[name] += value
+                continue
+            assert row["c0"] not in answers, "a row came out twice"
+            answers[row["c0"]] = {output.name: row[f"v{at}"] for at, output in enumerate(spec.outputs)}
+    return answers, counted

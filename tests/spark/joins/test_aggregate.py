@@ -1,0 +1,229 @@
+"""Aggregate joins in Spark: against Spark's own join and DuckDB, what they say, and what they refuse."""
+
+from __future__ import annotations
+
+import re
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import functions as F
+from tests.nets.sessions import settings
+
+import dovetail as dt
+
+pytestmark = pytest.mark.usefixtures("few_partitions")
+
+AGG = {
+    "n": "count(*)", "total": "sum(q.v)", "mean": "avg(q.v)", "least": "min(q.v)", "most": "max(q.v)",
+    "whole": "sum(q.id)", "spread": "stddev(q.v)", "at": "min_by(q.id, q.x)",
+}  # fmt: skip
+DUCK = {**AGG, "n": "count(q.id)", "at": "arg_min(q.id, (q.x, q.id))"}
+DUCK = {name: text.replace("min_by", "arg_min") for name, text in DUCK.items()}
+
+
+def inputs(spark, size: int, *, keys: int = 3, skewed: bool = False, seed: int = 1):
+    """Two tables of doubles; skewed, nine of ten rows have one key and one value."""
+    random = np.random.default_rng(seed)
+    made = {}
+    for alias in ("t", "q"):
+        x, k = random.uniform(0, 100, size).round(2), random.integers(0, keys, size)
+        if skewed:
+            heavy = random.random(size) < 0.9
+            x[heavy], k[heavy] = 50.0, 1
+        columns = {"id": np.arange(size), "k": k, "x": x, "e": x + random.uniform(0, 5, size).round(2)}
+        made[alias] = pa.table({**columns, "v": random.normal(1e6, 1, size)})
+    return made, {alias: spark.createDataFrame(table) for alias, table in made.items()}
+
+
+CONDITIONS = {
+    "band": "q.x BETWEEN t.x - 3 AND t.x",
+    "key and band": "q.k = t.k AND q.x BETWEEN t.x - 3 AND t.x",
+    "half line": "q.x <= t.x",
+    "key and half line": "q.k = t.k AND q.x > t.x",
+    "key": "q.k = t.k",
+    "overlap": "q.x <= t.e AND q.e >= t.x",
+    "two ranges": "q.k = t.k AND q.x BETWEEN t.x - 9 AND t.x AND q.e BETWEEN t.x AND t.e",
+}
+
+
+@pytest.mark.parametrize("skewed", [False, True], ids=["even", "skewed"])
+@pytest.mark.parametrize("name", CONDITIONS)
+def test_larger_data_gives_what_duckdb_gives(spark, name, skewed):
+    tables, frames = inputs(spark, 1500, skewed=skewed)
+    on = CONDITIONS[name]
+    joined = dt.aggregate_join(frames, on=on, by="t", agg=AGG, broadcast=False, partitions=5)
+    found = joined.select("t.id", *AGG).orderBy("id").toArrow()
+    connection = duckdb.connect()
+    for alias, table in tables.items():
+        connection.register(alias, table)
+    texts = ", ".join(f"{text} AS {column}" for column, text in DUCK.items())
+    query = f"SELECT t.id, {texts} FROM t LEFT JOIN q ON {on} GROUP BY t.id ORDER BY t.id"
+    wanted = connection.sql(query).to_arrow_table()
+    for column in ("id", "n", "least", "most", "at"):
+        assert found.column(column).to_pylist() == wanted.column(column).to_pylist(), column
+    whole = [None if value is None else int(value) for value in wanted.column("whole").to_pylist()]
+    assert found.column("whole").to_pylist() == whole
+    for column in ("total", "mean", "spread"):
+        ours, theirs = (table.column(column).to_numpy(zero_copy_only=False) for table in (found, wanted))
+        np.testing.assert_allclose(ours.astype(float), theirs.astype(float), rtol=1e-9, atol=1e-6, err_msg=column)
+
+
+def test_the_answer_does_not_depend_on_the_partitions(spark):
+    _, frames = inputs(spark, 3000, skewed=True)
+    answers = []
+    for partitions, spread in ((1, 1), (7, 3), (16, 8)):
+        some = {alias: frame.repartition(spread) for alias, frame in frames.items()}
+        joined = dt.aggregate_join(
+            some, on=CONDITIONS["key and half line"], by="t", agg=AGG, broadcast=False, partitions=partitions
+        )
+        answers.append(joined.select("t.id", *AGG).orderBy("id").collect())
+    assert answers[0] == answers[1] == answers[2]
+
+
+@pytest.mark.parametrize("how", ["left", "inner"])
+@pytest.mark.parametrize("empty", ["t", "q"])
+@pytest.mark.parametrize("broadcast", [None, False])
+def test_empty_sides(spark, how, empty, broadcast):
+    _, frames = inputs(spark, 20)
+    frames[empty] = frames[empty].limit(0)
+    joined = dt.aggregate_join(frames, on="q.x <= t.x", by="t", agg=AGG, how=how, broadcast=broadcast)
+    rows = joined.select("n", "total", "at").collect()
+    assert [tuple(row) for row in rows] == ([(0, None, None)] * 20 if empty == "q" and how == "left" else [])
+
+
+@pytest.mark.parametrize("broadcast", [None, False])
+def test_overflow_follows_ansi(spark, broadcast):
+    t = spark.sql("SELECT 1 AS k")
+    wide = "CAST('9e37' AS DECIMAL(38,0))"
+    q = spark.sql(f"SELECT 1 AS k, 9223372036854775807L AS v, {wide} AS w UNION ALL SELECT 1, 1L, {wide}")
+    frames = {"t": t, "q": q}
+    for agg in ({"s": "sum(q.v)"}, {"s": "sum(q.w)"}, {"s": "avg(q.w)"}):
+        with settings(spark, {"spark.sql.ansi.enabled": "false"}):
+            pairs = t.alias("t").join(q.alias("q"), F.expr("q.k = t.k")).agg(F.expr(agg["s"]))
+            ours = dt.aggregate_join(frames, on="q.k = t.k", by="t", agg=agg, broadcast=broadcast)
+            assert ours.first().s == pairs.first()[0]
+        with settings(spark, {"spark.sql.ansi.enabled": "true"}):
+            ours = dt.aggregate_join(frames, on="q.k = t.k", by="t", agg=agg, broadcast=broadcast)
+            with pytest.raises(Exception, match=re.escape(f"{agg['s']} overflows")):
+                ours.collect()
+
+
+def test_columns_of_every_type_come_out_as_they_were(spark):
+    t = spark.sql(
+        "SELECT 1 AS k, array(struct(1 AS a)) AS a, INTERVAL 3 MONTHS AS m, map('x', NULL) AS n, "
+        "CAST(1.5 AS DECIMAL(30,2)) AS w"
+    )
+    q = spark.sql(
+        "SELECT 1 AS k, DATE'2024-01-01' AS d, TIMESTAMP'2024-01-01 10:00:00' AS ts, X'01' AS b, INTERVAL 3 DAYS AS i"
+    )
+    agg = {"D": "max(q.d)", "odd name": "min(q.ts)", "b": "max(q.b)", "i": "min(q.i)", "by": "min_by(q.ts, q.d)"}
+    joined = dt.aggregate_join({"t": t, "q": q}, on="q.k = t.k", by="t", agg=agg, broadcast=False)
+    assert joined.columns == ["t", *agg]
+    assert joined.select("t.*").drop("m").collect() == t.drop("m").collect()
+    assert joined.selectExpr("t.m = INTERVAL 3 MONTHS").first()[0]
+    kinds = [field.dataType.simpleString() for field in joined.schema.fields[1:]]
+    assert kinds == ["date", "timestamp", "binary", "interval day", "timestamp"]
+    assert joined.select(*(F.col(f"`{name}`") for name in agg)).collect() == q.selectExpr(
+        "d AS D", "ts AS `odd name`", "b", "i", "ts AS by"
+    ).collect()  # fmt: skip
+
+
+def test_a_stream_asks_a_table(spark, tmp_path):
+    _, frames = inputs(spark, 60)
+    (tmp_path / "t").mkdir()
+    frames["t"].coalesce(1).write.mode("overwrite").parquet(str(tmp_path / "t"))
+    stream = spark.readStream.schema(frames["t"].schema).parquet(str(tmp_path / "t"))
+    on = CONDITIONS["key and band"]
+    joined = dt.aggregate_join({"t": stream, "q": frames["q"]}, on=on, by="t", agg=AGG)
+    writer = joined.select("t.id", *AGG).writeStream.format("parquet").option("checkpointLocation", str(tmp_path / "c"))
+    query = writer.trigger(availableNow=True).start(str(tmp_path / "out"))
+    try:
+        assert query.awaitTermination(900)
+    finally:
+        query.stop()
+    batch = dt.aggregate_join(frames, on=on, by="t", agg=AGG).select("t.id", *AGG).orderBy("id").collect()
+    assert spark.read.parquet(str(tmp_path / "out")).orderBy("id").collect() == batch
+    assert dt.metrics(query)["results"] == 60
+    assert pq.read_table(tmp_path / "out").num_rows == 60
+
+
+def test_explain_and_metrics(spark, capsys):
+    _, frames = inputs(spark, 200)
+    joined = dt.aggregate_join(
+        frames, on="q.k = t.k AND q.x <= t.x AND t.v > 0 AND q.v > 0", by="t", agg={"n": "count(*)", "m": "avg(q.v)"},
+        broadcast=False, partitions=3,
+    )  # fmt: skip
+    dt.explain(joined)
+    text = capsys.readouterr().out
+    assert text.splitlines()[0] == "aggregate join, batch, how='left': for each row of t, without forming pairs"
+    assert "q keeps rows where (q.v > 0)" in text or "q keeps rows where q.v > 0" in text
+    assert "count(*) AS n, avg(q.v) AS m" in text
+    assert "prefix sums, trees of partial sums; cost follows rows, not matches" in text
+    matches = joined.agg(F.sum("n")).first()[0]
+    counted = dt.metrics(joined)
+    assert (counted["matches"], counted["results"], counted["rows_points"]) == (matches, 200, 200)
+    assert 200 <= counted["rows_boxes"] <= 400
+
+
+REFUSED = {
+    "only Spark": ({"on": "q.k = t.k AND q.v LIKE '1%' || t.v"}, dt.PredicateError, "which only Spark can evaluate"),
+    "or": ({"on": "q.k = t.k OR q.x = t.x"}, dt.PredicateError, "which only Spark can evaluate"),
+    "three ranges": ({"on": "q.x < t.x AND q.e < t.x AND q.v < t.v"}, dt.PredicateError, "by 3 ranges"),
+    "nothing compared": ({"on": "q.x < 3"}, dt.PredicateError, "compares the two inputs nowhere"),
+    "unknown alias": ({"by": "z"}, dt.UnknownNameError, "by='z'"),
+    "no aggregate": ({"agg": {}}, dt.ArgumentError, "agg={}"),
+    "two in one": ({"agg": {"r": "max(q.x) - min(q.x)"}}, dt.ArgumentError, "is not one aggregate"),
+    "filter": ({"agg": {"r": "sum(q.x) FILTER (WHERE q.k = 1)"}}, dt.ArgumentError, "CASE WHEN c THEN q.x END"),
+    "first": ({"agg": {"r": "first(q.x)"}}, dt.ArgumentError, re.escape("min_by(q.price, q.ts)")),
+    "median": ({"agg": {"r": "percentile_approx(q.x, 0.5)"}}, dt.ArgumentError, "percentile_approx is not taken"),
+    "distinct": ({"agg": {"r": "count(DISTINCT q.x)"}}, dt.ArgumentError, "distinct values"),
+    "asking side": ({"agg": {"r": "sum(q.x - t.x)"}}, dt.ArgumentError, "uses 't', the input that asks"),
+    "unknown column": ({"agg": {"r": "sum(q.zz)"}}, dt.UnknownNameError, re.escape("agg['r'] names the column q.zz")),
+    "sum of an array": ({"agg": {"r": "sum(array(q.x))"}}, dt.ArgumentError, "Spark cannot evaluate"),
+    "min of an array": ({"agg": {"r": "min(array(q.x))"}}, dt.UnsupportedTypeError, "array<double>"),
+    "alias as name": ({"agg": {"T": "count(*)"}}, dt.ArgumentError, "which is a column of the result"),
+    "how": ({"how": "full"}, dt.ArgumentError, "how='full'"),
+    "broadcast": ({"broadcast": "t"}, dt.ArgumentError, "is the input that asks"),
+    "arguments": ({"agg": {"r": "min_by(q.x)"}}, dt.ArgumentError, "1 argument"),
+    "random": ({"agg": {"r": "sum(q.x * rand())"}}, dt.PredicateError, "non-deterministic"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refusals(spark, case):
+    changed, error, words = REFUSED[case]
+    _, frames = inputs(spark, 5)
+    call = {"on": "q.x <= t.x", "by": "t", "agg": {"n": "count(*)"}, **changed}
+    with pytest.raises(error, match=words):
+        dt.aggregate_join(frames, **call)
+
+
+def test_a_stream_cannot_be_asked(spark, tmp_path):
+    _, frames = inputs(spark, 5)
+    (tmp_path / "q").mkdir()
+    stream = spark.readStream.schema(frames["q"].schema).parquet(str(tmp_path / "q"))
+    with pytest.raises(dt.ArgumentError, match="is a stream, and its rows answer"):
+        dt.aggregate_join({"t": frames["t"], "q": stream}, on="q.x <= t.x", by="t", agg=AGG)
+
+
+def test_what_others_call_the_arguments(spark):
+    _, frames = inputs(spark, 5)
+    with pytest.raises(dt.ArgumentError, match="aggregate_join needs by="):
+        dt.aggregate_join(frames, on="q.x <= t.x", agg=AGG)
+    with pytest.raises(dt.ArgumentError, match="aggregate_join has no argument aggs="):
+        dt.aggregate_join(frames, on="q.x <= t.x", by="t", aggs=AGG)
+
+
+@pytest.mark.parametrize("broadcast", [None, False])
+def test_counters_may_travel_among_the_rows(spark, broadcast, monkeypatch):
+    """As they do on Spark Connect, which has no accumulators."""
+    _, frames = inputs(spark, 50)
+    call = {"on": CONDITIONS["key and band"], "by": "t", "agg": AGG, "broadcast": broadcast}
+    usual = dt.aggregate_join(frames, **call).orderBy("t.id").collect()
+    monkeypatch.setattr("dovetail.spark.metrics.is_remote", lambda: True)
+    joined = dt.aggregate_join(frames, **call)
+    assert joined.orderBy("t.id").collect() == usual
+    assert dt.metrics(joined)["results"] == 50
