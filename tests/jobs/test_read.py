@@ -199,7 +199,11 @@ BROKEN = {
     "no YAML": (changed("  kind: window", "  kind: [window"), 20, ["not YAML"]),
     "a tab": (changed("  kind: window", "\tkind: window"), 19, ["not YAML", "spaces only"]),
     "a wrong choice": (changed("mode: stream", "mode: streaming"), 2, ["'streaming'", "batch, stream", "'stream'?"]),
-    "an unknown kind of join": (changed("kind: window", "kind: windows"), 19, ["theta, aggregate, window", "'window'?"]),
+    "an unknown kind of join": (
+        changed("kind: window", "kind: windows"),
+        19,
+        ["theta, aggregate, window", "'window'?"],
+    ),
     "an unknown argument": (changed("  time: ts\n", "  tiem: ts\n"), 21, ["tiem", "did you mean 'time'?"]),
     "a missing argument": (changed("  time: ts\n", ""), 19, ["lacks the key 'time'", "add time:"]),
     "memory of the driver by the name of a join's memory": (

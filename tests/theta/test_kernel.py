@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from dovetail.columns.codes import HIGHEST, LOWEST
 from dovetail.columns.encode import Boxes, Points
+from dovetail.columns.search import first_not_below
 from dovetail.families.theta import compiled
 from dovetail.families.theta.kernel import Counters, ascending, choose_dimensions, matched, pairs
 from dovetail.families.theta.paper.cross import cross_pairs
@@ -205,5 +206,5 @@ def test_search_from_any_hint(values, data):
     low = data.draw(st.integers(0, ordered.size))
     high = data.draw(st.integers(low, ordered.size))
     hint, wanted = data.draw(st.integers(0, ordered.size + 1)), data.draw(codes)
-    found = compiled._first_not_below(ordered, wanted, low, high, hint)
+    found = first_not_below(ordered, wanted, low, high, hint)
     assert found == low + int((ordered[low:high] < wanted).sum())

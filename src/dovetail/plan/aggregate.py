@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow as pa
-
 from dovetail.columns.sampling import DENSE
 from dovetail.conditions.comparison import build_step
 from dovetail.conditions.forms import Predicate
@@ -172,7 +170,7 @@ def plan_aggregate(
         outputs=tuple(made.outputs),
         arguments=tuple(kind for kind, _ in made.columns.values()),
         kinds=kinds_of(made),
-        payload=_payload(facts, by),
+        payload=facts.payload_types[by],
         keep=keep,
         ansi=ansi,
     )
@@ -192,10 +190,6 @@ def plan_aggregate(
         sampled=sample,
         broadcast=_small(other, by, facts, options, broadcast),
     )
-
-
-def _payload(facts: Facts, by: str) -> tuple[pa.DataType, ...]:
-    return tuple(facts.payload_types[by])
 
 
 def _check_condition(predicate: Predicate, facts: Facts) -> None:

@@ -1,8 +1,7 @@
-"""Compiled search: where the matches of each row lie, as ranges of sorted positions.
+"""Compiled search on two axes: where the matches of each row lie, as ranges of sorted positions.
 
-One axis: the matches of a row are one range of the sorted rows.  Two axes: the rows lie in the order of the first axis,
-in blocks of 1, 2, 4 ... rows, each sorted by the second; the range of the first axis is a union of at most two blocks
-of each size, and in each of them the matches are one range.
+The rows lie in the order of the first axis, in blocks of 1, 2, 4 ... rows, each sorted by the second.  The range of the
+first axis is a union of at most two blocks of each size, and in each of them the matches are one range.
 """
 
 from __future__ import annotations
@@ -33,25 +32,6 @@ def _first_above(codes: Index, begin: int, end: int, code: int) -> int:  # pragm
         else:
             end = middle
     return begin
-
-
-@njit
-def ranges(
-    codes: Index, starts: Index, groups: Index, low: Index, high: Index
-) -> tuple[Index, Index]:  # pragma: no cover - compiled
-    """The positions [begin, end) of the codes between low and high within the group of each row.
-
-    `codes` ascend within each group; group g lies from starts[g] to starts[g + 1].
-    """
-    begin, end = np.empty(groups.size, dtype=np.int64), np.empty(groups.size, dtype=np.int64)
-    for k in range(groups.size):
-        a, b = starts[groups[k]], starts[groups[k] + 1]
-        first = _first_at_least(codes, a, b, low[k])
-        begin[k] = first
-        end[k] = max(first, _first_above(codes, first, b, high[k]))
-        if low[k] > high[k]:
-            end[k] = first
-    return begin, end
 
 
 @njit

@@ -21,9 +21,9 @@ from dovetail.columns.broadcast import broadcast_blocks
 from dovetail.columns.codes import LOWEST
 from dovetail.columns.encode import Keys, group_numbers
 from dovetail.columns.layout import COUNTERS, POINT_PAYLOAD, SEGMENT, TURN, columns_of
+from dovetail.columns.search import grouped_runs
 from dovetail.columns.segments import cast_columns, concat, nulls, unpack
 from dovetail.families.aggregate.compiled import Index
-from dovetail.families.aggregate.compiled_ranges import ranges
 from dovetail.families.aggregate.finish import matches, results
 from dovetail.families.aggregate.kernel import Piece, State, merged, states
 from dovetail.families.aggregate.overlaps import whole_states
@@ -171,13 +171,16 @@ def _cells_within(cells: Index, groups: Index, count: int, some: Index, asked: I
     order = some[np.lexsort((cells[some], groups[some]))]
     starts = np.zeros(count + 1, dtype=np.int64)
     np.cumsum(np.bincount(groups[some], minlength=count), out=starts[1:])
-    return Piece(order, *ranges(cells[order], starts, asked, low, high))
+    return Piece(order, *grouped_runs(cells[order], starts, asked, low, high))
 
 
 def _placed(numbers: Index, wanted: Index) -> Index:
     """Where each wanted number is among distinct ones."""
     order = np.argsort(numbers)
-    return order[np.searchsorted(numbers, wanted, sorter=order)]
+    found = order[np.minimum(np.searchsorted(numbers, wanted, sorter=order), numbers.size - 1)]
+    if not np.array_equal(numbers[found], wanted):
+        raise RuntimeError("a task that ran again read its rows in another order: run the join once more")
+    return found
 
 
 @dataclass(frozen=True)

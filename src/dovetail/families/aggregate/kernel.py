@@ -17,6 +17,7 @@ import pyarrow as pa
 
 from dovetail.columns.codes import HIGHEST, LOWEST, Codes, joint_codes, order_codes, slots, valid_mask
 from dovetail.columns.encode import Boxes, Keys, Points, encode, usable_rows
+from dovetail.columns.search import grouped_runs
 from dovetail.columns.segments import nulls
 from dovetail.conditions.comparison import Kind, Step
 from dovetail.families.aggregate.compiled import (
@@ -27,7 +28,7 @@ from dovetail.families.aggregate.compiled import (
     moment_ranges,
     pair_ranges,
 )
-from dovetail.families.aggregate.compiled_ranges import block_ranges, merged_blocks, ranges
+from dovetail.families.aggregate.compiled_ranges import block_ranges, merged_blocks
 from dovetail.families.aggregate.spec import LIMB_BITS, AggregateSpec, Measure
 
 Numbers: TypeAlias = npt.NDArray[Any]
@@ -78,7 +79,7 @@ def pieces_of(points: Points, boxes: Boxes) -> Iterator[Piece]:
     first = points.coordinates[0] if axes else np.zeros(len(points), dtype=np.int64)
     order, starts = by_group(points, first, groups)
     low, high = _limits(boxes, 0) if axes else (np.full(len(boxes), LOWEST), np.full(len(boxes), HIGHEST))
-    begin, end = ranges(first[order], starts, boxes.numbers, low, high)
+    begin, end = grouped_runs(first[order], starts, boxes.numbers, low, high)
     if axes < 2:
         yield Piece(order, begin, end)
         return

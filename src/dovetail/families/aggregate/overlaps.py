@@ -20,8 +20,8 @@ import pyarrow as pa
 from dovetail.columns.cells import spans
 from dovetail.columns.codes import HIGHEST, LOWEST, Codes, Mask
 from dovetail.columns.encode import Boxes, Keys, Points, encode, routing_boxes, routing_points, usable_rows
+from dovetail.columns.search import grouped_runs
 from dovetail.families.aggregate.compiled import Index
-from dovetail.families.aggregate.compiled_ranges import ranges
 from dovetail.families.aggregate.kernel import Piece, State, by_group, leaf_state, merged, picked, pieces_of
 from dovetail.families.aggregate.router import Routing, Visits, modulo
 from dovetail.families.aggregate.spec import AggregateSpec
@@ -170,7 +170,7 @@ def _ranked(
     groups = points.groups_with(boxes)
     codes = np.ascontiguousarray(some.points.coordinates[axis])
     order, starts = by_group(some.points, codes, groups)
-    begin, end = ranges(codes[order], starts, boxes.numbers, low, np.ascontiguousarray(high))
+    begin, end = grouped_runs(codes[order], starts, boxes.numbers, low, np.ascontiguousarray(high))
     yield Piece(some.rows[order], begin, np.where(who, end, begin))
 
 

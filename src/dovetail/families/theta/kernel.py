@@ -32,6 +32,7 @@ import numpy.typing as npt
 from dovetail.columns.codes import HIGHEST, LOWEST, Codes, Mask
 from dovetail.columns.encode import Boxes, Points
 from dovetail.columns.partition import group_by_cell
+from dovetail.columns.search import grouped_runs
 from dovetail.families.theta import compiled
 
 Index = npt.NDArray[np.int64]
@@ -170,7 +171,7 @@ class _Runs:
             self.start = compiled.passed(ordered, low, False)
             self.stop = np.maximum(self.start, compiled.passed(ordered, high, True))
         else:
-            self.start, self.stop = compiled.grouped_runs(ordered, bounds, group, low, high)
+            self.start, self.stop = grouped_runs(ordered, bounds, group, low, high)
 
 
 def _range(
