@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from tests.cluster.families import CASES
 from tests.cluster.standalone import Cluster, standalone, warm
+
+from dovetail.columns.shipped import CPU, KERNELS
+from dovetail.command import ship
 
 pytestmark = [pytest.mark.cluster, pytest.mark.spark]
 
@@ -88,6 +93,29 @@ def test_the_answer_is_the_local_one(report, locally, case):
     truth = locally(CASES[case])
     assert truth
     assert report["found"][case] == truth
+
+
+def test_executors_with_shipped_kernels_compile_nothing(cluster, data, locally):
+    archive, cache = cluster.place / "kernels.zip", cluster.place / "executors"
+    ship.run(Console(quiet=True), archive, "generic")
+    found = submitted(
+        cluster, data, "kernels.json",
+        "--py-files", str(archive),
+        "--conf", f"spark.executorEnv.XDG_CACHE_HOME={cache}",
+    )  # fmt: skip
+    [folder] = (cache / "numba").iterdir()
+    with zipfile.ZipFile(archive) as opened:
+        sent = {
+            name.removeprefix(f"{KERNELS}/"): opened.read(name)
+            for name in opened.namelist()
+            if name.startswith(f"{KERNELS}/") and name != CPU
+        }
+    kept = {str(file.relative_to(folder)): file.read_bytes() for file in folder.rglob("*.nb[ic]")}
+    # Numba adds a file for what it compiles, and writes over one that did not fit.
+    assert sorted(kept) == sorted(sent)
+    assert [name for name in sent if kept[name] != sent[name]] == []
+    for name, case in CASES.items():
+        assert found["found"][name] == locally(case)
 
 
 def test_a_folder_of_packages_in_an_archive(cluster, data, shipped, locally):

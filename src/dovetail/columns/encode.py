@@ -81,6 +81,8 @@ def keys_from(batch: pa.RecordBatch, sources: Sequence[Source | None], first: in
         if source is None:
             keys.append(batch.column(first))
             first += 1
+        elif source.widened:
+            keys.append(batch.column(source.column).cast(pa.int64()))
         elif source.shift == 0:
             keys.append(batch.column(source.column))
         else:

@@ -100,27 +100,32 @@ def input_payload(side: int) -> str:
 
 @dataclass(frozen=True)
 class Source:
-    """A key that need not travel: a payload column, or one of type double moved by a number."""
+    """A key that need not travel: a payload column, one of type double moved by a number, or a small integer."""
 
     column: int
     shift: float = 0.0
+    widened: bool = False
+    """Whether the column has integers of less than 64 bits, in which keys are compared."""
 
 
+_SMALL_INTEGERS = ("TINYINT", "SMALLINT", "INT")
 _MOVED = re.compile(r"(?P<column>`.+`)(?: ?(?P<sign>[+-]) ?(?P<number>\d+(?:\.\d*)?|\.\d+))?")
 
 
 def key_source(payload: Sequence[tuple[str, str]], key: Key) -> Source | None:
     """Where in the payload a key is, if it is there: a bare column, or a double moved by a number.
 
-    Adding a number to a double gives the same bits in NumPy as in Spark, and saves the way through Arrow.  `payload`
-    has the columns as SQL names them, with their types as Spark spells them.
+    Adding a number to a double gives the same bits in NumPy as in Spark, and saves the way through Arrow; so does
+    widening an integer.  `payload` has the columns as SQL names them, with their types as Spark spells them.
 
     Examples
     --------
     >>> payload = [("`A`.`k`", "int"), ("`A`.`v`", "double")]
     >>> key_source(payload, Key("`A`.`v` - 2", "DOUBLE", "A"))
-    Source(column=1, shift=-2.0)
-    >>> key_source(payload, Key("`A`.`k`", "BIGINT", "A")) is None
+    Source(column=1, shift=-2.0, widened=False)
+    >>> key_source(payload, Key("`A`.`k`", "BIGINT", "A"))
+    Source(column=0, shift=0.0, widened=True)
+    >>> key_source(payload, Key("`A`.`k`", "DOUBLE", "A")) is None
     True
     """
     found = _MOVED.fullmatch(key.sql)
@@ -129,6 +134,8 @@ def key_source(payload: Sequence[tuple[str, str]], key: Key) -> Source | None:
     for number, (name, kind) in enumerate(payload):
         if found["column"] == name:
             if found["number"] is None:
+                if key.ddl == "BIGINT" and kind.upper() in _SMALL_INTEGERS:
+                    return Source(number, widened=True)
                 return Source(number) if kind.upper() == key.ddl else None
             if key.ddl == kind.upper() == "DOUBLE":
                 shift = float(found["number"])

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 import pyarrow as pa
 
-from dovetail.columns.layout import key_source
+from dovetail.columns.layout import Source, key_source
 from dovetail.columns.spark_hash import placed
 from dovetail.conditions.comparison import Key
 from dovetail.conditions.durations import duration
@@ -198,7 +198,7 @@ def _sources(alias: str, columns: InputColumns, keys: Sequence[Key]) -> tuple[in
         (f"{quoted(alias)}.{quoted(name)}", kind) for name, kind in zip(columns.names, columns.types, strict=True)
     ]
     sources = [key_source(payload, key) for key in keys]
-    return tuple(source.column if source is not None and source.shift == 0 else None for source in sources)
+    return tuple(None if source is None or source != Source(source.column) else source.column for source in sources)
 
 
 def _slices(shed: Shed, facts: Facts, options: Options, graph: WindowGraph, *, numeric: bool) -> Slices:

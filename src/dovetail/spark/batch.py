@@ -22,7 +22,7 @@ from dovetail.columns.layout import SEGMENT as SEGMENT_COLUMN
 from dovetail.columns.structs import Nested
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Recorder
-from dovetail.spark.routing import SEGMENT, SEGMENTS, arrow_function, carrying, fitted, sampled
+from dovetail.spark.routing import SEGMENT, SEGMENTS, arrow_function, carried_by_first_rows, fitted, sampled
 
 
 @dataclass(frozen=True)
@@ -30,11 +30,13 @@ class FlatSide:
     """One input, and the flat columns of it that the stages read."""
 
     frame: DataFrame
-    columns: Sequence[Column | str]
+    columns: Sequence[str]
+    """As text."""
 
     def flat(self, value: Column | None = None) -> DataFrame:
-        """The columns; behind them `value`, if there is one, on the first row of each task."""
-        return carrying(self.frame, self.columns, value)
+        """The columns; behind them `value`, if there is one."""
+        columns = self.frame.selectExpr(*self.columns)
+        return columns if value is None else columns.select("*", value)
 
 
 Sides = tuple[FlatSide, FlatSide]
@@ -45,18 +47,15 @@ class Sampling:
     """How a routing is fitted to a sample of both inputs."""
 
     fit: Stage
-    columns: tuple[Sequence[Column | str], Sequence[Column | str]]
-    """The columns of each side that the stage reads."""
+    columns: tuple[Sequence[str], Sequence[str]]
+    """The columns of each side that the stage reads, as text."""
     everything: bool = False
     """Whether it needs every row, not a sample."""
 
     def routing(self, sides: Sides, default: bytes) -> Column:
-        """The fitted routing as a scalar subquery."""
-        samples = [
-            sampled(flat.frame, columns, side=side, everything=self.everything)
-            for side, (flat, columns) in enumerate(zip(sides, self.columns, strict=True))
-        ]
-        return fitted(samples, self.fit, default)
+        """The fitted routing, carried by the first row of each task."""
+        inputs = [(flat.frame, columns) for flat, columns in zip(sides, self.columns, strict=True)]
+        return fitted(sampled(inputs, everything=self.everything), self.fit, default)
 
 
 @dataclass(frozen=True)
@@ -97,7 +96,7 @@ def segments_by_cell(sides: Sides, routed: Routed) -> DataFrame:
     for side in (routed.held, 1 - routed.held):
         stage = routed.route(side, default if routing is None else None)
         segments.append(sides[side].flat(routing).mapInArrow(arrow_function(stage), SEGMENTS))
-    return in_turn(segments[0].unionByName(segments[1]), routed.partitions)
+    return in_turn(segments[0].union(segments[1]), routed.partitions)
 
 
 def in_turn(segments: DataFrame, partitions: int) -> DataFrame:
@@ -113,5 +112,5 @@ def broadcast_join(large: FlatSide, small: FlatSide, joined: Joined, recorder: R
         blocks = large.flat().mapInArrow(arrow_function(PackStage(whole=False)), SEGMENT)
         rows = blocks.select(SEGMENT_COLUMN, packed_side.alias(ROUTING))
     else:
-        rows = large.flat(F.array(packed_side))
+        rows = large.flat(carried_by_first_rows(F.array(packed_side)))
     return recorder.run(rows, joined.stage, joined.schema, shape=joined.shape)

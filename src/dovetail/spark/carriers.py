@@ -13,7 +13,6 @@ from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dovetail.conditions.names import quoted
@@ -223,5 +222,5 @@ def _changed(frame: DataFrame, fields: Sequence[T.StructField], form: _Form) -> 
     for name in frame.columns:
         column, field = quoted(name), kinds.get(name)
         sql = column if field is None else form(column, field.dataType, nullable=field.nullable)
-        columns.append(F.expr(sql).alias(name))
-    return frame.select(*columns)
+        columns.append(f"{sql} AS {column}")
+    return frame.selectExpr(*columns)

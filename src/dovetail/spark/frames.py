@@ -41,10 +41,13 @@ class Side:
         """All fields of all aliases, in order."""
         return [(alias, field) for alias, struct in self.fields.items() for field in struct.fields]
 
-    def payload_columns(self, prefix: str = POINT_PAYLOAD) -> list[Column]:
-        """The payload as flat columns c0, c1 ..., in the types in which it travels."""
+    def payload_columns(self, prefix: str = POINT_PAYLOAD) -> list[str]:
+        """The payload as flat columns c0, c1 ..., in the types in which it travels.
+
+        Text, as all columns that the stages read: a Column is several calls into the JVM, a text is none.
+        """
         return [
-            F.expr(f"{carried(f'{quoted(alias)}.{quoted(field.name)}', field.dataType)} AS {prefix}{number}")
+            f"{carried(f'{quoted(alias)}.{quoted(field.name)}', field.dataType)} AS {prefix}{number}"
             for number, (alias, field) in enumerate(self.payload)
         ]
 
@@ -57,17 +60,17 @@ class Side:
         kinds = self.arrow_types()
         return sum(kind.bit_width // 8 if pa.types.is_primitive(kind) else 64 for kind in kinds)
 
-    def structs(self, prefix: str, *, present: Column | None = None) -> list[Column]:
+    def structs(self, prefix: str, *, present: str | None = None) -> list[str]:
         """The inverse of :meth:`payload_columns`: one struct column per alias, NULL where not `present`."""
-        columns: list[Column] = []
+        columns = []
         at = 0
         for alias, struct in self.fields.items():
             parts = []
             for field in struct.fields:
-                parts.append(F.col(f"{prefix}{at}").alias(field.name))
+                parts.append(f"{prefix}{at} AS {quoted(field.name)}")
                 at += 1
-            row = F.struct(*parts)
-            columns.append((row if present is None else F.when(present, row)).alias(alias))
+            row = f"struct({', '.join(parts)})"
+            columns.append(f"{row if present is None else f'CASE WHEN {present} THEN {row} END'} AS {quoted(alias)}")
         return columns
 
     def shape(self, prefix: str, *, present: str | None = None) -> list[Nested]:
@@ -83,6 +86,15 @@ class Side:
     def missing(self) -> list[Column]:
         """One NULL struct per alias."""
         return [F.lit(None).cast(struct).alias(alias) for alias, struct in self.fields.items()]
+
+
+def with_structs(rows: DataFrame, structs: Sequence[str], name: str, columns: Sequence[str] = ()) -> DataFrame:
+    """Flat rows as Spark's conditions see them: the inputs as structs, and all or some columns in another, `name`.
+
+    An alias may be called c0 or R, as our own columns are.  None contains the # with which `name` begins.
+    """
+    kept = ", ".join(map(quoted, columns or rows.columns))
+    return rows.selectExpr(*structs, f"struct({kept}) AS {quoted(name)}")
 
 
 def filtered_sides(frames: Mapping[str, DataFrame], filters: Sequence[tuple[str, str]]) -> dict[str, Side]:

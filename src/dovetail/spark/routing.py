@@ -46,42 +46,38 @@ SEGMENTS = handover(
 _ROUTING = handover(**{layout.FITTED: T.BinaryType()})
 
 
-def sampled(frame: DataFrame, columns: Sequence[Column | str], *, side: int, everything: bool = False) -> DataFrame:
-    """Columns of some rows, behind two of their own: a random number (``draw``), and whether they lie ``deep``.
+def sampled(inputs: Sequence[tuple[DataFrame, Sequence[str]]], *, everything: bool = False) -> DataFrame:
+    """Columns of some rows of all inputs.  Before them a random number (``draw``), and whether the row lies ``deep``.
 
     Spark samples: a Python task for each part of the input would cost more.
     """
-    # As text: every function of a Column is a few calls into the JVM, which a small join feels.
     draw, deep = layout.DRAW, layout.DEEP
-    if everything:
-        return frame.select(F.expr(f"0L AS {draw}"), F.expr(f"false AS {deep}"), *columns)
     row = "monotonically_increasing_id()"
-    # A hash of the row's number instead of Spark's random sample, which takes twice the time.
-    marks = [f"xxhash64({row} ^ {side << 61}L) AS {draw}", f"{row} & {_FIRST_ROW} >= {DEEP} AS {deep}"]
-    numbered = frame.select(*map(F.expr, marks), *columns)
-    return numbered.where(f"{draw} & {DENSE - 1} = 0 AND (NOT {deep} OR {draw} & {SPARSE - 1} = 0)")
+    numbered = []
+    for side, (frame, columns) in enumerate(inputs):
+        # A hash of the row's number instead of Spark's random sample, which takes twice the time.
+        marks = [f"xxhash64({row} ^ {side << 61}L) AS {draw}", f"{row} & {_FIRST_ROW} >= {DEEP} AS {deep}"]
+        numbered.append(frame.selectExpr(*([f"0L AS {draw}", f"false AS {deep}"] if everything else marks), *columns))
+    gathered = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), numbered)
+    if everything:
+        return gathered
+    return gathered.where(f"{draw} & {DENSE - 1} = 0 AND (NOT {deep} OR {draw} & {SPARSE - 1} = 0)")
 
 
-def fitted(samples: Sequence[DataFrame], fit: Callable[..., Iterator[pa.RecordBatch]], default: bytes) -> Column:
-    """The routing that one task fits to the samples, as a scalar subquery, in an array for :func:`carrying`.
+def fitted(sample: DataFrame, fit: Callable[..., Iterator[pa.RecordBatch]], default: bytes) -> Column:
+    """The routing that one task fits to a sample: a scalar subquery, carried by the first row of each task.
 
-    Where Spark sees that all samples are empty it runs no task to fit one; then it is `default`, a routing without a
+    Where Spark sees that the sample is empty it runs no task to fit one; then it is `default`, a routing without a
     sample.
     """
-    gathered = reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), samples)
-    routing = gathered.repartition(1).mapInArrow(arrow_function(fit), _ROUTING).scalar()
-    return F.array(F.coalesce(routing, F.lit(default)))
+    routing = sample.repartition(1).mapInArrow(arrow_function(fit), _ROUTING).scalar()
+    return carried_by_first_rows(F.array(F.coalesce(routing, F.lit(default))))
 
 
-def carrying(frame: DataFrame, columns: Sequence[Column | str], value: Column | None) -> DataFrame:
-    """Columns and behind them ``g``: `value`, an array, on the first row of each task, and NULL on all others.
-
-    Without a value, the columns alone.
-    """
-    if value is None:
-        return frame.select(*columns)
+def carried_by_first_rows(value: Column) -> Column:
+    """A column ``g``: `value`, an array, on the first row of each task, and NULL on all others."""
     first = F.expr(f"monotonically_increasing_id() & {_FIRST_ROW} = 0")
-    return frame.select(*columns, F.when(first, value).alias(layout.ROUTING))
+    return F.when(first, value).alias(layout.ROUTING)
 
 
 def arrow_function(stage: Callable[..., Iterator[pa.RecordBatch]]) -> ArrowFunction:

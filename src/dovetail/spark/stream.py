@@ -298,7 +298,7 @@ def run_kernel(
     """
     all_rows = packed[0]
     for other in packed[1:]:
-        all_rows = all_rows.unionByName(other)
+        all_rows = all_rows.union(other)
     types = tuple(arrow_type(field.dataType) for field in fields)
     if not recorder.streaming:
         all_rows = together(all_rows, STREAM_CELL, partitions)

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from dovetail.columns.layout import CELL_NUMBER, COUNTERS, KEY, POINT_PAYLOAD, ROW, SAMPLED_KEYS, SIDE, Source
@@ -91,7 +90,7 @@ class _Columns:
         self.spec = plan.spec
         self.asking, self.answering = sides[plan.by], sides[plan.other]
 
-    def keys(self, side: int, prefix: str = KEY, *, hashed: bool = True) -> list[Column]:
+    def keys(self, side: int, prefix: str = KEY, *, hashed: bool = True) -> list[str]:
         """The key columns and their hash; a filter that must not drop asking rows hides their keys instead."""
         step = self.spec.step
         keys = step.point_keys if side == ANSWERING else step.box_keys
@@ -111,7 +110,7 @@ class _Columns:
         """Keys, arguments, hash."""
         keys = self.keys(ANSWERING, hashed=hashed)
         count = len(self.spec.step.point_keys)
-        arguments = [F.expr(f"{sql} AS {_ARGUMENT}{at}") for at, sql in enumerate(self.plan.columns)]
+        arguments = [f"{sql} AS {_ARGUMENT}{at}" for at, sql in enumerate(self.plan.columns)]
         return FlatSide(self.answering.frame, [*keys[:count], *arguments, *keys[count:]])
 
     def asking_side(self, *, hashed: bool = True) -> FlatSide:
@@ -120,7 +119,7 @@ class _Columns:
         travelling = [key for key, source in zip(keys, sources, strict=False) if source is None]
         columns = [*self.asking.payload_columns(), *travelling, *keys[len(sources) :]]
         if hashed:
-            columns.append(F.expr(f"monotonically_increasing_id() AS {ROW}"))
+            columns.append(f"monotonically_increasing_id() AS {ROW}")
         return FlatSide(self.asking.frame, columns)
 
     def schema(self) -> T.StructType:
@@ -168,7 +167,7 @@ def _shuffled(columns: _Columns, recorder: Recorder) -> DataFrame:
 
 def _sampling(columns: _Columns) -> Sampling:
     fit = FitStage(columns.spec, columns.plan.shuffle_partitions, fractions=(1 / DENSE, 1 / SPARSE))
-    sampled = [[F.expr(f"{side} AS {SIDE}"), *columns.keys(side, SAMPLED_KEYS[side])] for side in (ANSWERING, ASKING)]
+    sampled = [[f"{side} AS {SIDE}", *columns.keys(side, SAMPLED_KEYS[side])] for side in (ANSWERING, ASKING)]
     return Sampling(fit, (sampled[ANSWERING], sampled[ASKING]))
 
 

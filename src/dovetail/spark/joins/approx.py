@@ -38,7 +38,7 @@ from dovetail.plan.approx import RESERVED, ApproxPlan
 from dovetail.spark.frames import Side, conjunction, filtered_sides, identity
 from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.metrics import Handle, Recorder, attach
-from dovetail.spark.routing import arrow_function, carrying
+from dovetail.spark.routing import arrow_function, carried_by_first_rows
 from dovetail.spark.stream import PACKED_ROWS, run_kernel
 
 
@@ -97,10 +97,10 @@ def approx_frame(frames: Mapping[str, DataFrame], plan: ApproxPlan) -> DataFrame
     sides = filtered_sides(frames, plan.filters)
     spec = plan.spec
     flat = [_flat(sides[alias], plan, at) for at, alias in enumerate(plan.inputs)]
+    added = [F.expr(f"spark_partition_id() AS {PARTITION}")]
     if plan.balanced:
-        counts = _cell_counts(flat, spec.cells)
-        flat = [carrying(frame, ["*"], counts) for frame in flat]
-    flat = [frame.select("*", F.spark_partition_id().alias(PARTITION)) for frame in flat]
+        added.insert(0, carried_by_first_rows(_cell_counts(flat, spec.cells)))
+    flat = [frame.select("*", *added) for frame in flat]
     streaming = bool(plan.streams)
     # The cells of a stream keep the numbers under which their state is stored.
     numbers = tuple(range(spec.cells)) if streaming else placed(spec.cells, plan.partitions)
@@ -123,20 +123,19 @@ def approx_frame(frames: Mapping[str, DataFrame], plan: ApproxPlan) -> DataFrame
 def _flat(side: Side, plan: ApproxPlan, at: int) -> DataFrame:
     """Payload, keys and the hash of the join value; rows with a NULL key match nothing and are dropped."""
     keys = plan.spec.keys[at]
-    hashed = hash_column(plan.value[at]) if plan.value[at] else F.lit(0).cast("long").alias(KEY_HASH)
-    flat = side.frame.select(*side.payload_columns(), *key_columns(keys), hashed)
-    for key in columns_of(KEY, len(keys)):
-        flat = flat.filter(F.col(key).isNotNull())
-    return flat
+    hashed = hash_column(plan.value[at]) if plan.value[at] else f"0L AS {KEY_HASH}"
+    flat = side.frame.selectExpr(*side.payload_columns(), *key_columns(keys), hashed)
+    present = " AND ".join(f"{key} IS NOT NULL" for key in columns_of(KEY, len(keys)))
+    return flat.filter(present) if present else flat
 
 
 def _cell_counts(flat: list[DataFrame], cells: int) -> Column:
     """How many rows each cell will get, as a scalar subquery."""
     hashes = flat[0].select(KEY_HASH)
     for other in flat[1:]:
-        hashes = hashes.unionByName(other.select(KEY_HASH))
-    by_cell = hashes.groupBy(F.pmod(KEY_HASH, F.lit(cells)).cast("int").alias("cell")).agg(F.count(F.lit(1)).alias("n"))
-    return by_cell.agg(F.collect_list(F.struct("cell", "n"))).scalar()
+        hashes = hashes.union(other.select(KEY_HASH))
+    by_cell = hashes.groupBy(F.expr(f"CAST(pmod({KEY_HASH}, {cells}L) AS INT) AS cell")).agg(F.expr("count(1) AS n"))
+    return by_cell.selectExpr("collect_list(struct(cell, n))").scalar()
 
 
 def _fields(sides: Mapping[str, Side], spec: ApproxSpec) -> list[T.StructField]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -37,6 +37,7 @@ from dovetail.spark.frames import (
     never_null,
     same_session,
     shuffle_partitions,
+    with_structs,
 )
 from dovetail.spark.joins.asof_conditions import computed_keys, conditions_of
 from dovetail.spark.keys import ddl_of
@@ -133,19 +134,17 @@ class _Flat:
     def _side(self, side: int) -> FlatSide:
         """The payload, the keys that are not in it, and the texts that decide ties."""
         fields = self.frames[side].schema.fields
-        columns = [F.expr(carried(quoted(field.name), field.dataType)) for field in fields]
+        columns = [carried(quoted(field.name), field.dataType) for field in fields]
         kinds = {field.name: field.dataType for field in fields}
         columns += [_derived(column, kinds) for column in self.plan.derived[side]]
-        return FlatSide(
-            self.prepared[side], [column.alias(f"{POINT_PAYLOAD}{at}") for at, column in enumerate(columns)]
-        )
+        return FlatSide(self.prepared[side], [f"{sql} AS {POINT_PAYLOAD}{at}" for at, sql in enumerate(columns)])
 
-    def keys(self, side: int) -> list[Column]:
+    def keys(self, side: int) -> list[str]:
         """The keys and the time alone, in the types in which they are compared."""
         plan = self.plan
         names, kinds = plan.compared[side], [*plan.keys, plan.time]
         texts = [f"CAST({quoted(name)} AS {kind.ddl})" for name, kind in zip(names, kinds, strict=True)]
-        return [F.expr(f"{text} AS {KEY}{at}") for at, text in enumerate(texts)]
+        return [f"{text} AS {KEY}{at}" for at, text in enumerate(texts)]
 
     def fields(self) -> list[T.StructField]:
         """The columns that the joining stages give."""
@@ -195,12 +194,9 @@ class _Flat:
         structs = [
             struct
             for side, flag in ((LEFT, HAS_LEFT), (RIGHT, HAS_MATCH))
-            for struct in Side.of(self.plan.inputs[side], self.frames[side]).structs(
-                PAYLOADS[side], present=F.col(flag)
-            )
+            for struct in Side.of(self.plan.inputs[side], self.frames[side]).structs(PAYLOADS[side], present=flag)
         ]
-        # An alias may be called c0 or R, as our own columns are.  No alias contains a #.
-        both = pairs.select(*structs, F.struct(*pairs.columns).alias("#found"))
+        both = with_structs(pairs, structs, "#found")
         is_pair = F.col(f"#found.{HAS_MATCH}") & F.col(f"#found.{HAS_LEFT}")
         verdict = conjunction(conditions.rests if conditions is not None else ("TRUE",))
         keep = F.coalesce(F.when(is_pair, verdict), F.lit(False))
@@ -232,9 +228,9 @@ def _prepared(alias: str, frame: DataFrame, plan: AsofPlan, side: int) -> DataFr
     return rows.selectExpr(f"{quoted(alias)}.*", *computed)
 
 
-def _derived(column: DerivedColumn, kinds: Mapping[str, T.DataType]) -> Column:
+def _derived(column: DerivedColumn, kinds: Mapping[str, T.DataType]) -> str:
     name = quoted(column.name)
-    return F.expr(json_text(name, kinds[column.name])) if column.ddl is None else F.col(name).cast(column.ddl)
+    return json_text(name, kinds[column.name]) if column.ddl is None else f"CAST({name} AS {column.ddl})"
 
 
 def asof_frame(frames: Mapping[str, DataFrame], plan: AsofPlan) -> DataFrame:

@@ -7,7 +7,6 @@ from functools import partial
 
 from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dovetail.columns.layout import (
@@ -33,10 +32,10 @@ from dovetail.families.bestmatch.stream_recent import RecentKernel
 from dovetail.family import StreamKernel
 from dovetail.plan.bestmatch import BestPlan
 from dovetail.spark.carriers import arrowed, carried_fields, restored
-from dovetail.spark.frames import Side, identity
+from dovetail.spark.frames import Side, identity, with_structs
 from dovetail.spark.keys import hash_column, key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach
-from dovetail.spark.routing import arrow_function, carrying, fitted, sampled
+from dovetail.spark.routing import arrow_function, fitted, sampled
 from dovetail.spark.stream import PACKED_ROWS, run_kernel
 
 
@@ -53,7 +52,8 @@ def best_frame(frames: Mapping[str, DataFrame], plan: BestPlan) -> DataFrame:
         stage = RouteStage(
             spec, at, spec.payload[at] + len(plan.keys[at]), blind if routing is None else None, _task_number
         )
-        packed.append(carrying(frame, ["*"], routing).mapInArrow(arrow_function(stage), PACKED_ROWS))
+        sent = frame if routing is None else frame.select("*", routing)
+        packed.append(sent.mapInArrow(arrow_function(stage), PACKED_ROWS))
     make: Callable[[], StreamKernel] = partial(RecentKernel if spec.max_age is not None else BestKernel, spec)
     handle = Handle(plan)
     recorder = Recorder(f"dovetail({','.join(plan.inputs)})", plan.partitions, streaming=streaming, names=METRICS)
@@ -72,19 +72,19 @@ def _task_number() -> int:
 
 def _flat(side: Side, plan: BestPlan, at: int) -> DataFrame:
     """Payload, keys, and the hash of the equality keys if there are any."""
-    columns: list[Column] = side.payload_columns()
+    columns = side.payload_columns()
     columns += key_columns(plan.keys[at])
     if plan.by:
         columns.append(hash_column([pair[at] for pair in plan.by]))
-    return side.frame.select(*columns)
+    return side.frame.selectExpr(*columns)
 
 
 def _routing(flat: list[DataFrame], plan: BestPlan, blind: bytes) -> Column:
     """Cells cut at quantiles of a sample; without a key or a maximum distance only the number of rows counts."""
     first = len(plan.spec.by)
     names = [*[f"{KEY}{first + at}" for at in cut_axes(plan.spec)], *([KEY_HASH] if plan.by else [])]
-    samples = [sampled(frame, names, side=side) for side, frame in enumerate(flat)]
-    return fitted(samples, FitStage(plan.spec, plan.partitions), blind)
+    sample = sampled([(frame, names) for frame in flat])
+    return fitted(sample, FitStage(plan.spec, plan.partitions), blind)
 
 
 def _finished(recorder: Recorder, rows: DataFrame, sides: list[Side], plan: BestPlan) -> DataFrame:
@@ -98,22 +98,21 @@ def _finished(recorder: Recorder, rows: DataFrame, sides: list[Side], plan: Best
         rows = _through(rows.repartition(1), finish)
     if spec.wide:
         rows = recorder.finished(rows)
-    columns: list[Column] = []
+    columns: list[str] = []
     for at, side in enumerate(sides):
-        columns += side.structs(input_payload(at), present=F.col(f"{HAS_ROW}{at}") if spec.keep else None)
-    extra = [F.col(name) for name in (CHANGE, INSTANT) if name in rows.columns]
-    return rows.select(*columns, *extra)
+        columns += side.structs(input_payload(at), present=f"{HAS_ROW}{at}" if spec.keep else None)
+    extra = [name for name in (CHANGE, INSTANT) if name in rows.columns]
+    return rows.selectExpr(*columns, *extra)
 
 
 def _evaluated(rows: DataFrame, sides: list[Side], plan: BestPlan) -> DataFrame:
     """Candidates with the values that Spark computes, and of them the best of each task."""
-    structs: list[Column] = []
+    structs: list[str] = []
     for at, side in enumerate(sides):
         structs += side.structs(input_payload(at))
-    # An alias may have the name of one of our own columns.  No alias contains a #.
-    both = rows.select(*structs, F.struct(*rows.columns).alias("#candidate"))
-    values = [F.expr(sql).alias(f"{VALUE}{number}") for number, sql in enumerate(plan.values)]
-    evaluated = both.select("#candidate.*", *values)
+    both = with_structs(rows, structs, "#candidate")
+    values = [f"{sql} AS {VALUE}{number}" for number, sql in enumerate(plan.values)]
+    evaluated = both.selectExpr("`#candidate`.*", *values)
     finish = FinishStage(plan.spec, grouped=not plan.spec.global_best)
     return _through(evaluated, finish)
 

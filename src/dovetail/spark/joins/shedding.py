@@ -38,7 +38,7 @@ from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.families.window.stream import metric_names
 from dovetail.plan.window_plan import WindowPlan
 from dovetail.spark.counters import named_sums
-from dovetail.spark.frames import Side, conjunction
+from dovetail.spark.frames import Side, conjunction, with_structs
 from dovetail.spark.metrics import Recorder
 from dovetail.spark.routing import arrow_function
 from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
@@ -83,8 +83,7 @@ def scouted_results(
     kernel = partial(ScoutKernel, _scouted(spec), shed=shed)
     pairs = run_kernel(packed, kernel, recorder, [*payload, *told], join)
     structs = [one for at, alias in enumerate(plan.inputs) for one in sides[alias].structs(input_payload(at))]
-    # No alias contains a #.
-    both = pairs.select(*structs, F.struct(*(field.name for field in told)).alias("#told"))
+    both = with_structs(pairs, structs, "#told", [field.name for field in told])
     results = both.filter(conjunction(plan.judged)).select("#told.*")
     pack = PackRows(len(plan.inputs), cells=cell_of)
     return results.mapInArrow(arrow_function(pack), PACKED_ROWS)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 from pyspark import TaskContext
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
@@ -40,7 +40,15 @@ from dovetail.plan.theta_plan import ThetaPlan, ThetaStep
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, shuffled_join
 from dovetail.spark.carriers import arrow_type, arrowed, carried_fields, restored
 from dovetail.spark.conjuncts import typed_conjuncts
-from dovetail.spark.frames import Side, conjunction, filtered_sides, is_ansi, same_session, shuffle_partitions
+from dovetail.spark.frames import (
+    Side,
+    conjunction,
+    filtered_sides,
+    is_ansi,
+    same_session,
+    shuffle_partitions,
+    with_structs,
+)
 from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
@@ -208,7 +216,7 @@ class _PairColumns:
     def _filter(self, side: int) -> str | None:
         return self.plan.point_filter if side == POINTS else self.plan.mirror_filter
 
-    def keys(self, side: int, prefix: str = KEY) -> list[Column]:
+    def keys(self, side: int, prefix: str = KEY) -> list[str]:
         """All key columns and the hash; a filter that must not drop rows hides their keys instead."""
         keys, equalities = self._keys_of(side), len(self.plan.step.equalities)
         columns = key_columns(keys, prefix, only=self._filter(side))
@@ -216,11 +224,11 @@ class _PairColumns:
             columns.append(hash_column(keys[:equalities], f"{prefix}{len(keys)}"))
         return columns
 
-    def flat(self, side: int) -> FlatSide:
-        """The payload, the keys that are not in it, and the hash."""
+    def flat(self, side: int, *, hashed: bool = True) -> FlatSide:
+        """The payload, the keys that are not in it, and the hash, by which rows are routed."""
         keys, sources = self.keys(side), self.sources[side]
         travelling = [key for key, source in zip(keys, sources, strict=False) if source is None]
-        columns = [*self.sides[side].payload_columns(), *travelling, *keys[len(sources) :]]
+        columns = [*self.sides[side].payload_columns(), *travelling, *(keys[len(sources) :] if hashed else [])]
         return FlatSide(self.sides[side].frame, columns)
 
     def shape(self, order: list[str]) -> list[Nested] | None:
@@ -238,9 +246,8 @@ class _PairColumns:
         if not self.candidates:
             return pairs.filter(verdict)
         points, boxes = self.sides
-        columns = [*points.structs(POINT_PAYLOAD), *boxes.structs(BOX_PAYLOAD, present=F.col(HAS_MATCH))]
-        # An alias may be called c0 or R, as our own columns are.  No alias contains a #.
-        both = pairs.select(*columns, F.struct(*pairs.columns).alias("#found"))
+        columns = [*points.structs(POINT_PAYLOAD), *boxes.structs(BOX_PAYLOAD, present=HAS_MATCH)]
+        both = with_structs(pairs, columns, "#found")
         keep = F.coalesce(F.when(F.col(f"#found.{HAS_MATCH}"), verdict), F.lit(False))
         judged = both.select("#found.*", keep.alias(VERDICT))
         finish = FinishStage(self.kind, *self.payload)
@@ -251,9 +258,9 @@ class _PairColumns:
         rows = restored(rows, schema.fields[:wanted])
         structs = points.structs(POINT_PAYLOAD)
         if not self.kind.pairs:
-            return rows.select(*structs)
-        structs += boxes.structs(BOX_PAYLOAD, present=F.col(HAS_MATCH))
-        return rows.select(*structs).select(*left.fields, *right.fields)
+            return rows.selectExpr(*structs)
+        structs += boxes.structs(BOX_PAYLOAD, present=HAS_MATCH)
+        return rows.selectExpr(*structs).select(*left.fields, *right.fields)
 
 
 def _shuffled(columns: _PairColumns, recorder: Recorder, shape: list[Nested] | None) -> DataFrame:
@@ -289,9 +296,9 @@ def _sampling(columns: _PairColumns) -> Sampling:
         fractions=(1.0, 1.0) if everything else (1 / DENSE, 1 / SPARSE),
     )
 
-    def sampled_columns(side: int) -> list[Column]:
+    def sampled_columns(side: int) -> list[str]:
         # The union lists the columns of the points, then those that only the boxes have: the stage expects that order.
-        return [F.expr(f"{side} AS {SIDE}"), *columns.keys(side, SAMPLED_KEYS[side])]
+        return [f"{side} AS {SIDE}", *columns.keys(side, SAMPLED_KEYS[side])]
 
     return Sampling(fit, (sampled_columns(POINTS), sampled_columns(BOXES)), everything)
 
@@ -299,4 +306,5 @@ def _sampling(columns: _PairColumns) -> Sampling:
 def _broadcast(columns: _PairColumns, recorder: Recorder, shape: list[Nested] | None) -> DataFrame:
     stage = BroadcastStage(**columns.pair_arguments(), packed=recorder.streaming)
     joined = Joined(stage, columns.schema(stage), shape)
-    return broadcast_join(columns.flat(POINTS), columns.flat(BOXES), joined, recorder)
+    sides = columns.flat(POINTS, hashed=False), columns.flat(BOXES, hashed=False)
+    return broadcast_join(*sides, joined, recorder)

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from dovetail.columns.layout import EVENT_TIME, HAS_ROW, input_payload
@@ -46,18 +45,18 @@ def window_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan) -> DataFrame:
 
 def _packed(side: Side, number: int, plan: ThetaPlan, spec: WindowSpec) -> DataFrame:
     alias = plan.inputs[number]
-    columns: list[Column] = [*side.payload_columns(), *_keys(spec.keys[number], plan, alias)]
+    columns = [*side.payload_columns(), *_keys(spec.keys[number], plan, alias)]
     window = plan.window
     cells = None
     if isinstance(window, TimeWindow):
         # Times without a zone are cut as they are written, whatever zone the session is in.
-        columns.append(F.col(f"{quoted(alias)}.{quoted(window.time)}").alias(EVENT_TIME))
+        columns.append(f"{quoted(alias)}.{quoted(window.time)} AS {EVENT_TIME}")
         cells = CellOfTime(window.every, CELLS if plan.streams else plan.steps[0].shuffle_partitions)
     pack = PackRows(number, cells)
-    return side.frame.select(*columns).mapInArrow(arrow_function(pack), PACKED_ROWS)
+    return side.frame.selectExpr(*columns).mapInArrow(arrow_function(pack), PACKED_ROWS)
 
 
-def _keys(keys: tuple[Key, ...], plan: ThetaPlan, alias: str) -> list[Column]:
+def _keys(keys: tuple[Key, ...], plan: ThetaPlan, alias: str) -> list[str]:
     """Key columns; a condition on an input whose unmatched rows count hides keys instead of dropping rows."""
     dropped = {filtered for filtered, _ in plan.filters}
     conditions = [f"({f.sql})" for f in plan.predicate.filters if f.alias == alias and alias not in dropped]

@@ -23,7 +23,16 @@ from dovetail.families.window.undecided import DECISIONS, DecisionKernel, Undeci
 from dovetail.plan.window import InputColumns
 from dovetail.plan.window_plan import WindowPlan
 from dovetail.spark.carriers import arrow_type, arrowed, carried_fields, restored
-from dovetail.spark.frames import Side, conjunction, field_of, filtered_sides, identity, nested_fields, never_null
+from dovetail.spark.frames import (
+    Side,
+    conjunction,
+    field_of,
+    filtered_sides,
+    identity,
+    nested_fields,
+    never_null,
+    with_structs,
+)
 from dovetail.spark.joins.further import with_tables
 from dovetail.spark.joins.shedding import (
     cell_of,
@@ -110,9 +119,9 @@ def _running(plan: WindowPlan) -> tuple[tuple[str, ...], list[Column] | None, Ca
 def _packed(side: Side, router: WindowRouter, *, streaming: bool) -> DataFrame:
     spec, at = router.spec, router.side
     travelling = [key for key, source in zip(spec.keys[at], spec.sources[at], strict=True) if source is None]
-    columns: list[Column] = [*side.payload_columns(), *key_columns(travelling)]
+    columns = [*side.payload_columns(), *key_columns(travelling)]
     pack = PackRows(at, router=router, ticks=streaming)
-    return side.frame.select(*columns).mapInArrow(arrow_function(pack), PACKED_ROWS)
+    return side.frame.selectExpr(*columns).mapInArrow(arrow_function(pack), PACKED_ROWS)
 
 
 def _fields(sides: Mapping[str, Side], spec: WindowJoinSpec) -> list[T.StructField]:
@@ -157,8 +166,7 @@ def _finished(
 def _judged(candidates: DataFrame, plan: WindowPlan, sides: Mapping[str, Side]) -> DataFrame:
     """Candidates with Spark's verdicts."""
     structs = [one for at, alias in enumerate(plan.inputs) for one in sides[alias].structs(input_payload(at))]
-    # An alias may be called i0_0 or kind, as our own columns are.  No alias contains a #.
-    both = candidates.select(*structs, F.struct(*candidates.columns).alias("#found"))
+    both = with_structs(candidates, structs, "#found")
     verdict = F.lit(True)
     for side, conditions in plan.verdicts:
         verdict = F.when(F.col(f"#found.{RECORD}") == side, conjunction(conditions)).otherwise(verdict)
