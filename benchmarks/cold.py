@@ -145,13 +145,10 @@ def main(
         shown.add_row(*row)
     console.print(shown)
     if write:
-        lines = [
-            "# The first join of a process", "",
-            f"`python benchmarks/cold.py --empty --write`: medians of {times} processes each, Spark's own and ours in turn,",
-            f"on {CORES} cores, from the moment the session is up. Spark's own is a band join of the same rows and its first",
-            "Python stage; the cache is that of the compiled kernels.", "",
-            f"| {' | '.join(heads)} |", "|---" * len(heads) + "|",
-        ]  # fmt: skip
+        what = f"medians of {times} processes each, Spark's own and ours in turn, on {CORES} cores, from the moment the"
+        rest = "session is up. Spark's own is a band join of the same rows and its first Python stage."
+        lines = ["# The first join of a process", "", "`python benchmarks/cold.py --empty --write`:", what, rest, ""]
+        lines += [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
         (HERE / "cold.md").write_text("\n".join([*lines, *(f"| {' | '.join(row)} |" for row in table)]) + "\n")
     sys.exit(0 if all(row[-1] == "yes" for row in table) else 1)
 
