@@ -22,7 +22,7 @@ from dovetail.columns.codes import HIGHEST, LOWEST, Codes, Mask
 from dovetail.columns.encode import Boxes, Keys, Points, encode, routing_boxes, routing_points, usable_rows
 from dovetail.columns.search import grouped_runs
 from dovetail.families.aggregate.compiled import Index
-from dovetail.families.aggregate.kernel import Piece, State, by_group, leaf_state, merged, picked, pieces_of
+from dovetail.families.aggregate.kernel import Piece, State, by_group, grouped_order, leaf_state, merged, ordered_boxes, pieces_of, put_back
 from dovetail.families.aggregate.router import Routing, Visits, modulo
 from dovetail.families.aggregate.spec import AggregateSpec
 
@@ -106,18 +106,17 @@ def overlap_states(
     spec: AggregateSpec, answering: pa.RecordBatch, roles: Roles, box_keys: Keys, at_home: Mask
 ) -> State:
     """What a cell adds to the state of each row that asks in it; `at_home` are those whose home it is."""
+    assert spec.overlap is not None
     count, rows = len(spec.step.point_keys), len(box_keys[0])
     usable = usable_rows(box_keys)
     if usable is not None:
         box_keys, at_home = [key.take(usable) for key in box_keys], at_home[usable]
     points, boxes = encode(spec.step, list(answering.columns[:count]), box_keys)
     leaves = leaf_state(spec, list(answering.columns[count:]), answering.num_rows)
-    state = merged(spec, leaves, _pieces(spec, points, boxes, roles, at_home), len(boxes))
-    if usable is None:
-        return state
-    places = np.full(rows, -1, dtype=np.int64)
-    places[usable] = np.arange(usable.size)
-    return picked(spec, state, places)
+    order = grouped_order(np.argsort(boxes.low[spec.overlap[1]]), boxes.group)
+    found = _pieces(spec, points, ordered_boxes(boxes, order), roles, at_home[order])
+    state = merged(spec, leaves, found, len(boxes))
+    return put_back(spec, state, order if usable is None else usable[order], rows)
 
 
 def whole_states(spec: AggregateSpec, answering: pa.RecordBatch, box_keys: Keys) -> State:
@@ -159,6 +158,8 @@ class _Chosen(NamedTuple):
 
 
 def _chosen(points: Points, rows: Index) -> _Chosen:
+    if rows.size == len(points):
+        return _Chosen(rows, points)
     group = None if points.group is None else points.group[rows]
     return _Chosen(rows, Points(points.coordinates[:, rows], group))
 
