@@ -51,8 +51,9 @@ def aggregate_join(
     partitions : int, optional
         The number of shuffle partitions; the session's by default.
     broadcast : str or False, optional
-        The alias of the matched input, if it is small enough to be sent to every task whole.  By default that happens
-        where Spark itself would broadcast it.  False never does it.
+        The alias of the matched input, if what the condition and the aggregates need of it is small enough to be sent
+        to every task whole.  By default that happens where Spark itself would broadcast those columns.  False never
+        does it.
     sample : bool, default True
         Whether a sample of both inputs, read within the same action, may decide where rows go.
     **named : DataFrame or str
@@ -104,7 +105,7 @@ def aggregate_join(
     <BLANKLINE>
     """
     from dovetail.spark.frames import check_inputs, is_ansi
-    from dovetail.spark.joins.aggregate import aggregate_frame, typed_calls
+    from dovetail.spark.joins.aggregate import aggregate_frame, narrowed, typed_calls
     from dovetail.spark.joins.conditions import condition_text
     from dovetail.spark.joins.theta import theta_facts
 
@@ -118,8 +119,11 @@ def aggregate_join(
     predicate = parse(condition_text(on, frames), columns)
     facts = theta_facts(frames, predicate)
     other = next(alias for alias in frames if alias != by)
+    typed = typed_calls(frames, other, calls)
+    if broadcast is None and partitions is None and other not in facts.sizes:
+        facts = narrowed({other: frames[other]}, facts, predicate, typed)
     plan = plan_aggregate(
-        tuple(frames), by, predicate, facts, typed_calls(frames, other, calls), options,
+        tuple(frames), by, predicate, facts, typed, options,
         broadcast=broadcast, sample=sample, ansi=is_ansi(frames),
     )  # fmt: skip
     return aggregate_frame(frames, plan)

@@ -73,6 +73,8 @@ class TypedCall:
     arguments: tuple[Argument, ...]
     kind: str
     arrow: pa.DataType
+    json: str = ""
+    """The type of the result as Spark writes it in JSON."""
 
 
 def read_calls(agg: object, columns: Mapping[str, Sequence[str]], *, by: str) -> list[Call]:

@@ -106,9 +106,11 @@ def in_turn(segments: DataFrame, partitions: int) -> DataFrame:
     return segments.repartition(partitions, CELL_NUMBER).sortWithinPartitions(CELL_NUMBER, TURN)
 
 
-def broadcast_join(large: FlatSide, small: FlatSide, joined: Joined, recorder: Recorder) -> DataFrame:
-    """The rows of one input, each task with the whole of the other.  No shuffle."""
-    packed_side = small.flat().coalesce(1).mapInArrow(arrow_function(PackStage()), SEGMENT).scalar()
+def broadcast_join(
+    large: FlatSide, small: FlatSide, joined: Joined, recorder: Recorder, pack: Stage | None = None
+) -> DataFrame:
+    """The rows of one input, each task with the whole of the other, which `pack` makes one value of.  No shuffle."""
+    packed_side = small.flat().coalesce(1).mapInArrow(arrow_function(pack or PackStage()), SEGMENT).scalar()
     if recorder.streaming:
         blocks = large.flat().mapInArrow(arrow_function(PackStage(whole=False)), SEGMENT)
         rows = blocks.select(SEGMENT_COLUMN, packed_side.alias(ROUTING))

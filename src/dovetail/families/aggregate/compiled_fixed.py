@@ -1,8 +1,8 @@
 """Compiled sums of doubles over ranges by prefix sums, where those lose no bit.
 
-Doubles are whole multiples of a power of two.  Where the smallest and the largest bit of all values lie close enough, their
-prefix sums fit into 127 bits, and the difference of two of them is the exact sum of a range.  Values of common data do; a
-column that holds both 1e300 and 1e-300 does not, and goes through a tree.
+Doubles are whole multiples of a power of two.  Where the smallest and the largest bit of all values lie close enough,
+their prefix sums fit into 127 bits, and the difference of two of them is the exact sum of a range.  Values of common
+data do; a column that holds both 1e300 and 1e-300 does not, and goes through a tree.
 """
 
 from __future__ import annotations
@@ -115,9 +115,7 @@ def fixed_ranges(
         if negative:
             low = ~low + one
             high = ~high + (one if low == none else none)
-        h, lo = add_pairs(
-            np.float64(high >> np.uint64(32)) * 2.0**96, 0.0, np.float64(high & word) * 2.0**64, 0.0
-        )
+        h, lo = add_pairs(np.float64(high >> np.uint64(32)) * 2.0**96, 0.0, np.float64(high & word) * 2.0**64, 0.0)
         h, lo = add_pairs(h, lo, np.float64(low >> np.uint64(32)) * 2.0**32, 0.0)
         h, lo = add_pairs(h, lo, np.float64(low & word), 0.0)
         h, lo = h * scale, lo * scale

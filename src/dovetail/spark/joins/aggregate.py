@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -10,16 +12,18 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dovetail.columns.layout import CELL_NUMBER, COUNTERS, KEY, POINT_PAYLOAD, ROW, SAMPLED_KEYS, SIDE, Source
+from dovetail.columns.layout import CELL_NUMBER, COUNTERS, KEY, POINT_PAYLOAD, SAMPLED_KEYS, SIDE, Source
 from dovetail.columns.sampling import DENSE, SPARSE
 from dovetail.columns.structs import nest
+from dovetail.conditions.forms import Band, Equality, Inequality, Predicate
 from dovetail.conditions.tokens import may_be_random
 from dovetail.errors import ArgumentError
-from dovetail.families.aggregate.join_stages import METRICS, BroadcastStage, MergeStage
+from dovetail.families.aggregate.join_stages import METRICS, BroadcastStage, IndexStage, MergeStage
 from dovetail.families.aggregate.router import without_sample
 from dovetail.families.aggregate.stages import ANSWERING, ASKING, AnswerStage, FitStage, RouteStage
 from dovetail.plan.aggregate import AggregatePlan
 from dovetail.plan.aggregate_calls import Argument, Call, TypedCall
+from dovetail.plan.theta import Facts
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, in_turn, segments_by_cell
 from dovetail.spark.carriers import arrow_type, carrier
 from dovetail.spark.frames import Side, filtered_sides, is_ansi
@@ -28,6 +32,7 @@ from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import SEGMENTS, arrow_function
 from dovetail.spark.runtime.versions import apply_by_group
+from dovetail.spark.sizes import small_inputs
 from dovetail.spark.types import check_deterministic, comparison_type
 
 _ARGUMENT = "a"
@@ -56,8 +61,23 @@ def typed_calls(frames: Mapping[str, DataFrame], other: str, calls: Sequence[Cal
         if any(may_be_random(sql) for sql in call.arguments):
             check_deterministic(frames, list(call.arguments), f"agg[{call.name!r}]={call.text!r}")
         arguments = [_argument(sql, next(kinds), ansi=ansi) for sql in call.arguments]
-        typed.append(TypedCall(call, tuple(arguments), result.simpleString(), arrow_type(result)))
+        typed.append(TypedCall(call, tuple(arguments), result.simpleString(), arrow_type(result), result.json()))
     return typed
+
+
+def narrowed(frames: Mapping[str, DataFrame], facts: Facts, predicate: Predicate, calls: Sequence[TypedCall]) -> Facts:
+    """The facts with the size of what travels of an input that is too large as a whole: keys and arguments."""
+    found = dict(facts.sizes)
+    parts: list[Equality | Inequality | Band] = [*predicate.equalities, *predicate.inequalities, *predicate.bands]
+    for alias, frame in frames.items():
+        if alias in found or frame.isStreaming:
+            continue
+        sqls = [term.sql for part in parts for term in (part.left, part.right) if term.alias == alias]
+        sqls += [argument.sql for call in calls for argument in call.arguments]
+        if sqls:
+            named = [f"({sql}) AS {_ARGUMENT}{at}" for at, sql in enumerate(dict.fromkeys(sqls))]
+            found |= small_inputs({alias: Side.of(alias, frame).frame.selectExpr(*named)})
+    return replace(facts, sizes=found)
 
 
 def _types(matched: DataFrame, expressions: Sequence[str]) -> list[T.DataType]:
@@ -115,20 +135,20 @@ class _Columns:
         return FlatSide(self.answering.frame, [*keys[:count], *arguments, *keys[count:]])
 
     def asking_side(self, *, hashed: bool = True) -> FlatSide:
-        """Payload, keys, hash, and the number of the row where states of it come together."""
+        """Payload, keys, hash."""
         keys, sources = self.keys(ASKING, hashed=hashed), self.sources()
         travelling = [key for key, source in zip(keys, sources, strict=False) if source is None]
-        columns = [*self.asking.payload_columns(), *travelling, *keys[len(sources) :]]
-        if hashed:
-            columns.append(F.expr(f"monotonically_increasing_id() AS {ROW}"))
-        return FlatSide(self.asking.frame, columns)
+        return FlatSide(self.asking.frame, [*self.asking.payload_columns(), *travelling, *keys[len(sources) :]])
 
     def schema(self) -> T.StructType:
         """What leaves a stage, with the counters last."""
         struct = self.asking.fields[self.plan.by]
         fields = [T.StructField(self.plan.by, T.StructType([T.StructField(f.name, f.dataType) for f in struct.fields]))]
-        results = _types(self.answering.frame, [call.call.sql for call in self.plan.calls])
-        fields += [T.StructField(call.call.name, kind) for call, kind in zip(self.plan.calls, results, strict=True)]
+        results = [
+            {"name": call.call.name, "type": json.loads(call.json), "nullable": True, "metadata": {}}
+            for call in self.plan.calls
+        ]
+        fields += T.StructType.fromJson({"type": "struct", "fields": results}).fields
         return T.StructType([*fields, T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
 
     def named(self, stage: Stage) -> Stage:
@@ -161,8 +181,10 @@ def _shuffled(columns: _Columns, recorder: Recorder) -> DataFrame:
         held=ANSWERING,
     )
     cells = segments_by_cell((columns.answering_side(), columns.asking_side()), routed)
-    answered = apply_by_group(cells, CELL_NUMBER, arrow_function(AnswerStage(spec, partitions)), SEGMENTS)
-    merging = columns.named(MergeStage(spec, partitions))
+    answered = apply_by_group(
+        cells, CELL_NUMBER, arrow_function(AnswerStage(spec, partitions, columns.sources())), SEGMENTS
+    )
+    merging = columns.named(MergeStage(spec, partitions, columns.sources()))
     return recorder.run(in_turn(answered, partitions), merging, columns.schema(), by=CELL_NUMBER)
 
 
@@ -176,5 +198,6 @@ def _broadcast(columns: _Columns, recorder: Recorder) -> DataFrame:
     stage = columns.named(BroadcastStage(columns.spec, sources=columns.sources(), packed=recorder.streaming))
     joined = Joined(stage, columns.schema(), None)
     return broadcast_join(
-        columns.asking_side(hashed=False), columns.answering_side(hashed=False), joined, recorder
+        columns.asking_side(hashed=False), columns.answering_side(hashed=False), joined, recorder,
+        pack=IndexStage(columns.spec),
     )  # fmt: skip
