@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
@@ -16,25 +17,30 @@ from dovetail.columns.layout import CELL_NUMBER, COUNTERS, KEY, POINT_PAYLOAD, S
 from dovetail.columns.sampling import DENSE, SPARSE
 from dovetail.columns.structs import nest
 from dovetail.conditions.forms import Band, Equality, Inequality, Predicate
+from dovetail.conditions.names import quoted
 from dovetail.conditions.tokens import may_be_random
 from dovetail.errors import ArgumentError
-from dovetail.families.aggregate.join_stages import METRICS, BroadcastStage, IndexStage, MergeStage
+from dovetail.families.aggregate.join_stages import METRICS, RESULT, BroadcastStage, IndexStage, MergeStage, ResultStage
 from dovetail.families.aggregate.router import without_sample
 from dovetail.families.aggregate.stages import ANSWERING, ASKING, AnswerStage, FitStage, RouteStage
+from dovetail.families.aggregate.stream import STREAM_METRICS, AggregateKernel, CellOfHash
 from dovetail.plan.aggregate import AggregatePlan
 from dovetail.plan.aggregate_calls import Argument, Call, TypedCall
+from dovetail.plan.aggregate_window import AskedWindow
 from dovetail.plan.theta import Facts
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, in_turn, segments_by_cell
 from dovetail.spark.carriers import arrow_type, carrier
-from dovetail.spark.frames import Side, filtered_sides, is_ansi
+from dovetail.spark.frames import Side, filtered_sides, identity, is_ansi
 from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import SEGMENTS, arrow_function
 from dovetail.spark.runtime.versions import apply_by_group
 from dovetail.spark.sizes import small_inputs
+from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
 from dovetail.spark.types import check_deterministic, comparison_type
 
+_TIME = "tm"
 _ARGUMENT = "a"
 """Prefix of the argument columns."""
 
@@ -93,14 +99,14 @@ def _argument(sql: str, kind: T.DataType, *, ansi: bool) -> Argument:
 
 def aggregate_frame(frames: Mapping[str, DataFrame], plan: AggregatePlan) -> DataFrame:
     """The lazy frame that a plan describes: a struct column for the asking input, then the aggregates."""
-    handle = Handle(plan)
     columns = _Columns(plan, filtered_sides(frames, plan.filters))
-    recorder = Recorder(
-        f"dovetail({','.join(plan.inputs)})", plan.shuffle_partitions, streaming=bool(plan.streams), names=METRICS
-    )
-    handle.recorders.append(recorder)
-    rows = _broadcast(columns, recorder) if plan.broadcast else _shuffled(columns, recorder)
-    return attach(rows, handle)
+    name, names = f"dovetail({','.join(plan.inputs)})", METRICS if plan.window is None else STREAM_METRICS
+    recorder = Recorder(name, plan.shuffle_partitions, streaming=bool(plan.streams), names=names)
+    if plan.window is not None:
+        rows = _streamed(columns, recorder, identity(frames, plan.identity()), plan.window)
+    else:
+        rows = _broadcast(columns, recorder) if plan.broadcast else _shuffled(columns, recorder)
+    return attach(rows, Handle(plan, [recorder]))
 
 
 class _Columns:
@@ -144,12 +150,15 @@ class _Columns:
         """What leaves a stage, with the counters last."""
         struct = self.asking.fields[self.plan.by]
         fields = [T.StructField(self.plan.by, T.StructType([T.StructField(f.name, f.dataType) for f in struct.fields]))]
+        return T.StructType([*fields, *self.results(), T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
+
+    def results(self) -> list[T.StructField]:
+        """The columns of the aggregates."""
         results = [
             {"name": call.call.name, "type": json.loads(call.json), "nullable": True, "metadata": {}}
             for call in self.plan.calls
         ]
-        fields += T.StructType.fromJson({"type": "struct", "fields": results}).fields
-        return T.StructType([*fields, T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
+        return T.StructType.fromJson({"type": "struct", "fields": results}).fields
 
     def named(self, stage: Stage) -> Stage:
         """A stage whose rows come out as the user sees them: the struct of the asking input, and named results."""
@@ -192,6 +201,29 @@ def _sampling(columns: _Columns) -> Sampling:
     fit = FitStage(columns.spec, columns.plan.shuffle_partitions, fractions=(1 / DENSE, 1 / SPARSE))
     sampled = [[F.expr(f"{side} AS {SIDE}"), *columns.keys(side, SAMPLED_KEYS[side])] for side in (ANSWERING, ASKING)]
     return Sampling(fit, (sampled[ANSWERING], sampled[ASKING]))
+
+
+def _streamed(columns: _Columns, recorder: Recorder, join: Mapping[str, str], window: AskedWindow) -> DataFrame:
+    plan, spec = columns.plan, columns.spec
+    stage = ResultStage(spec, sources=columns.sources())
+    hashed = len(spec.step.point_keys) + len(spec.arguments), len(spec.payload) + stage.travelling
+    sides = columns.answering_side(), columns.asking_side()
+    packed = []
+    for side, alias, name in ((ANSWERING, plan.other, window.times[1]), (ASKING, plan.by, window.times[0])):
+        cells = CellOfHash(hashed[side]) if stage.hashed else None
+        flat = FlatSide(
+            sides[side].frame, [*sides[side].columns, F.expr(f"{quoted(alias)}.{quoted(name)} AS {_TIME}")]
+        ).flat()
+        packed.append(flat.mapInArrow(arrow_function(PackRows(side, cells)), PACKED_ROWS))
+    payload = [
+        T.StructField(f"{POINT_PAYLOAD}{at}", field.dataType) for at, (_, field) in enumerate(columns.asking.payload)
+    ]
+    answers = columns.results()
+    fields = [*payload, *(T.StructField(f"{RESULT}{at}", field.dataType) for at, field in enumerate(answers))]
+    make = partial(AggregateKernel, stage, window.low, window.high)
+    rows = run_kernel(packed, make, recorder, fields, join, event_time=True)
+    named = [F.col(f"{RESULT}{at}").alias(field.name) for at, field in enumerate(answers)]
+    return rows.select(*columns.asking.structs(POINT_PAYLOAD), *named)
 
 
 def _broadcast(columns: _Columns, recorder: Recorder) -> DataFrame:
