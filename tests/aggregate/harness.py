@@ -92,11 +92,9 @@ def broadcast(
 ) -> tuple[dict[int, dict[str, Any]], dict[str, int]]:
     """The answers where the answering side goes to every task."""
     answering, asking = sides(replace(spec), rows, others, few=False)
-    value = None
-    if others:
-        [packed] = IndexStage(spec)([answering.slice(0, 2), answering.slice(2)])
-        value = packed.column(0)[0].as_py()
-    carried = pa.array([[value], *[None] * (len(rows) - 1)][: len(rows)], pa.list_(pa.binary()))
+    parts = [answering.slice(0, 2), answering.slice(2, 3), answering.slice(5)]
+    values = [out.column(0)[0].as_py() for part in parts if part.num_rows for out in IndexStage(spec)([part])]
+    carried = pa.array([values, *[None] * (len(rows) - 1)][: len(rows)], pa.list_(pa.binary()))
     batch = asking.append_column("g", carried)
     return _answers(spec, list(BroadcastStage(spec)([batch])))
 

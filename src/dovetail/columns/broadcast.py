@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 
 import pyarrow as pa
 
@@ -28,6 +29,32 @@ def broadcast_blocks(
     if value is not None:
         for block in blocks(rest):
             yield block, value
+
+
+def broadcast_parts(
+    batches: Iterable[pa.RecordBatch], *, packed: bool
+) -> Iterator[tuple[pa.RecordBatch, list[pa.Buffer]]]:
+    """Blocks of rows, each with the parts of the small side: the tasks that read it pack one each.
+
+    Examples
+    --------
+    >>> batch = pa.RecordBatch.from_pydict({"x": [1, 2], "g": [[b"some", b"more"], None]})
+    >>> [(rows, parts)] = broadcast_parts([batch], packed=False)
+    >>> rows.num_rows, [part.to_pybytes() for part in parts]
+    (2, [b'some', b'more'])
+    """
+    if packed:
+        for block, value in broadcast_blocks(batches, packed=True):
+            yield block, [value.as_buffer()] if value.is_valid else []
+        return
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is not None:
+        others = range(first.num_columns - 1)
+        carried = first.column(len(others))[0]
+        parts = [part.as_buffer() for part in carried.values] if carried.is_valid else []
+        for block in blocks(batch.select(others) for batch in chain([first], filled)):
+            yield block, parts
 
 
 @dataclass(frozen=True)

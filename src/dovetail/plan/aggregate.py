@@ -23,7 +23,7 @@ _WAYS: dict[MeasureKind, str] = {
     "rows": "prefix sums",
     "count": "prefix sums",
     "whole": "prefix sums",
-    "float": "trees of partial sums",
+    "float": "exact prefix sums or trees of partial sums",
     "moments": "trees of moments",
     "best": "trees of minima",
 }

@@ -109,7 +109,13 @@ def in_turn(segments: DataFrame, partitions: int) -> DataFrame:
 def broadcast_join(
     large: FlatSide, small: FlatSide, joined: Joined, recorder: Recorder, pack: Stage | None = None
 ) -> DataFrame:
-    """The rows of one input, each task with the whole of the other, which `pack` makes one value of.  No shuffle."""
+    """The rows of one input, each task with the whole of the other.  No shuffle of the rows.
+
+    One task makes one value of the small side; with `pack`, every task that reads it makes one, and stages get all.
+    """
+    if pack is not None and not recorder.streaming:
+        parts = small.flat().mapInArrow(arrow_function(pack), SEGMENT).agg(F.collect_list(SEGMENT_COLUMN))
+        return recorder.run(large.flat(parts.scalar()), joined.stage, joined.schema, shape=joined.shape)
     packed_side = small.flat().coalesce(1).mapInArrow(arrow_function(pack or PackStage()), SEGMENT).scalar()
     if recorder.streaming:
         blocks = large.flat().mapInArrow(arrow_function(PackStage(whole=False)), SEGMENT)

@@ -161,7 +161,7 @@ def test_explain_and_metrics(spark, capsys):
     assert text.splitlines()[0] == "aggregate join, batch, how='left': for each row of t, without forming pairs"
     assert "q keeps rows where (q.v > 0)" in text or "q keeps rows where q.v > 0" in text
     assert "count(*) AS n, avg(q.v) AS m" in text
-    assert "prefix sums, trees of partial sums; cost follows rows, not matches" in text
+    assert "prefix sums, exact prefix sums or trees of partial sums; cost follows rows, not matches" in text
     matches = joined.agg(F.sum("n")).first()[0]
     counted = dt.metrics(joined)
     assert (counted["matches"], counted["results"], counted["rows_points"]) == (matches, 200, 200)

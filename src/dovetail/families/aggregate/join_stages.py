@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.columns.broadcast import broadcast_blocks
+from dovetail.columns.broadcast import broadcast_parts
 from dovetail.columns.codes import LOWEST
 from dovetail.columns.encode import Keys, group_numbers, routing_points, usable_rows
 from dovetail.columns.hashing import row_hashes
@@ -197,10 +197,10 @@ def _cells_within(cells: Index, groups: Index, count: int, some: Index, asked: I
 
 @dataclass(frozen=True)
 class IndexStage(Stage):
-    """The answering side in; one value out that holds it whole, in its order: to sort it again costs nothing."""
+    """Rows of the answering side in; one value out that holds them, in its order: to sort it again costs nothing."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Called by Spark once, in a single task."""
+        """Called by Spark once a task."""
         held = list(batches)
         if held:
             yield pa.RecordBatch.from_arrays([binary_column([pack(self._sorted(concat(held)))])], names=[SEGMENT])
@@ -230,10 +230,10 @@ class BroadcastStage(ResultStage):
         opened = False
         counted = [0] * len(METRICS)
         payload = len(self.spec.payload)
-        for block, value in broadcast_blocks(batches, packed=self.packed):
+        for block, parts in broadcast_parts(batches, packed=self.packed):
             if not opened:
-                # Spark may see that the small side is empty, and then nobody packs it.
-                answering, opened = unpack(value.as_buffer()) if value.is_valid else None, True
+                # Where the small side is empty, nobody packs it.
+                answering, opened = concat(unpack(part) for part in parts) if parts else None, True
             began = time.perf_counter_ns()
             if answering is not None and self.spec.overlap is not None and ranks is None:
                 ranks = RankIndex(self.spec, answering)
