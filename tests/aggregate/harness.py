@@ -11,6 +11,7 @@ import pyarrow as pa
 from tests.aggregate.shapes import box_keys, points_batch
 
 from dovetail.columns.layout import CELL_NUMBER, COUNTERS, TURN
+from dovetail.columns.segments import binary_column, pack
 from dovetail.families.aggregate.join_stages import METRICS, BroadcastStage, IndexStage, MergeStage
 from dovetail.families.aggregate.router import Routing, Sample, fit, without_sample
 from dovetail.families.aggregate.spec import AggregateSpec
@@ -94,8 +95,10 @@ def broadcast(
     answering, asking = sides(replace(spec), rows, others, few=False)
     parts = [answering.slice(0, 2), answering.slice(2, 3), answering.slice(5)]
     values = [out.column(0)[0].as_py() for part in parts if part.num_rows for out in IndexStage(spec)([part])]
-    carried = pa.array([values, *[None] * (len(rows) - 1)][: len(rows)], pa.list_(pa.binary()))
-    batch = asking.append_column("g", carried)
+    halves = [asking.slice(0, 3), asking.slice(3)]
+    segments = binary_column([pack(half) for half in halves])
+    carried = pa.array([values, None], pa.list_(pa.binary()))
+    batch = pa.RecordBatch.from_arrays([segments, carried], names=["v", "g"])
     return _answers(spec, list(BroadcastStage(spec)([batch])))
 
 

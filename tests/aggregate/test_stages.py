@@ -113,6 +113,17 @@ def test_overlaps_that_are_only_counted(strict, rows, others, well_formed):
     assert [found[at]["n"] for at in range(len(rows))] == [answers["n"] for _, answers in wanted]
 
 
+@pytest.mark.parametrize("overlap", [False, True])
+def test_rows_without_keys_do_not_get_the_states_of_others(overlap):
+    """NULL is stored as some value, which is a key of other rows."""
+    spec = overlap_spec(keyed=False) if overlap else spec_of(keyed=False, axes="xy")
+    nothing = {"k": None, "x0": None, "x1": None, "y0": None, "y1": None}
+    rows = [*[nothing] * 7, {"k": None, "x0": 0, "x1": 0, "y0": 0, "y1": 2}]
+    others = [{"k": None, "x": 0, "y": y, "f": None, "i": None, "d": None, "s": None, "n": None} for y in (0, 1, 2)]
+    found, _ = play(spec, rows, others, partitions=3, sample=False)
+    assert [found[at]["n"] for at in range(8)] == [0] * 7 + [3]
+
+
 def known(row):
     return row["x"] is not None and row["y"] is not None
 

@@ -113,10 +113,17 @@ def broadcast_join(
 
     One task makes one value of the small side; with `pack`, every task that reads it makes one, and stages get all.
     """
-    if pack is not None and not recorder.streaming:
-        parts = small.flat().mapInArrow(arrow_function(pack), SEGMENT).agg(F.collect_list(SEGMENT_COLUMN))
-        return recorder.run(large.flat(parts.scalar()), joined.stage, joined.schema, shape=joined.shape)
-    packed_side = small.flat().coalesce(1).mapInArrow(arrow_function(pack or PackStage()), SEGMENT).scalar()
+    if pack is not None:
+        parts = small.flat().mapInArrow(arrow_function(pack), SEGMENT).agg(F.collect_list(SEGMENT_COLUMN)).scalar()
+        blocks = large.flat().mapInArrow(arrow_function(PackStage(whole=False)), SEGMENT)
+        # A stream has no first row of a task that could carry them.
+        rows = (
+            blocks.select(SEGMENT_COLUMN, parts.alias(ROUTING))
+            if recorder.streaming
+            else carrying(blocks, [SEGMENT_COLUMN], parts)
+        )
+        return recorder.run(rows, joined.stage, joined.schema, shape=joined.shape)
+    packed_side = small.flat().coalesce(1).mapInArrow(arrow_function(PackStage()), SEGMENT).scalar()
     if recorder.streaming:
         blocks = large.flat().mapInArrow(arrow_function(PackStage(whole=False)), SEGMENT)
         rows = blocks.select(SEGMENT_COLUMN, packed_side.alias(ROUTING))

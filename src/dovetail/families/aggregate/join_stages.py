@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from dovetail.columns.broadcast import broadcast_parts
 from dovetail.columns.codes import LOWEST
-from dovetail.columns.encode import Keys, group_numbers, routing_points, usable_rows
+from dovetail.columns.encode import Keys, group_numbers, routing_points, usable, usable_rows
 from dovetail.columns.hashing import row_hashes
 from dovetail.columns.layout import COUNTERS, KEY, POINT_PAYLOAD, SEGMENT, TURN, columns_of
 from dovetail.columns.search import grouped_runs
@@ -151,7 +151,8 @@ class MergeStage(ResultStage):
         hashes, wanted = (row_hashes(pa.RecordBatch.from_arrays(some, names=names), count) for some in (keys, asked))
         known = np.unique(wanted)
         at = np.minimum(np.searchsorted(known, hashes), known.size - 1)
-        rows = np.flatnonzero(known[at] == hashes)
+        # A row with NULL among its keys has asked nowhere, and under the NULL lies any value.
+        rows = np.flatnonzero((known[at] == hashes) & usable(keys))
         own, numbers = self.numbered([key.take(rows) for key in keys], asked)
         order = np.argsort(numbers, kind="stable")
         groups = 1 + int(max(own.max(initial=0), numbers.max(initial=0)))
@@ -218,10 +219,7 @@ class IndexStage(Stage):
 
 @dataclass(frozen=True)
 class BroadcastStage(ResultStage):
-    """Asking rows in, and with them the whole answering side packed into one value; results out.  No shuffle."""
-
-    packed: bool = False
-    """Whether rows come as segments, each with that value: those of a stream."""
+    """Asking rows in, as segments, and with them the parts of the whole answering side; results out.  No shuffle."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
@@ -230,7 +228,7 @@ class BroadcastStage(ResultStage):
         opened = False
         counted = [0] * len(METRICS)
         payload = len(self.spec.payload)
-        for block, parts in broadcast_parts(batches, packed=self.packed):
+        for block, parts in broadcast_parts(batches):
             if not opened:
                 # Where the small side is empty, nobody packs it.
                 answering, opened = concat(unpack(part) for part in parts) if parts else None, True

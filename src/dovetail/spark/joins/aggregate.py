@@ -227,7 +227,7 @@ def _streamed(columns: _Columns, recorder: Recorder, join: Mapping[str, str], wi
 
 
 def _broadcast(columns: _Columns, recorder: Recorder) -> DataFrame:
-    stage = columns.named(BroadcastStage(columns.spec, sources=columns.sources(), packed=recorder.streaming))
+    stage = columns.named(BroadcastStage(columns.spec, sources=columns.sources()))
     joined = Joined(stage, columns.schema(), None)
     return broadcast_join(
         columns.asking_side(hashed=False), columns.answering_side(hashed=False), joined, recorder,
