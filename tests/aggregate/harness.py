@@ -12,7 +12,7 @@ from tests.aggregate.shapes import box_keys, points_batch
 
 from dovetail.columns.layout import CELL_NUMBER, COUNTERS, TURN
 from dovetail.columns.segments import binary_column, pack
-from dovetail.families.aggregate.join_stages import METRICS, BroadcastStage, MergeStage
+from dovetail.families.aggregate.join_stages import METRICS, BroadcastStage, IndexStage, MergeStage
 from dovetail.families.aggregate.router import Routing, Sample, fit, without_sample
 from dovetail.families.aggregate.spec import AggregateSpec
 from dovetail.families.aggregate.stages import ANSWERING, ASKING, AnswerStage, FitStage, RouteStage
@@ -34,15 +34,14 @@ def sides(
         answering = answering.append_column("h", hashes(spec, others, few=few))
         columns.append(hashes(spec, rows, few=few))
         names.append("h")
-    columns.append(pa.array([(at % 3 << 33) + at for at in range(len(rows))], pa.int64()))
-    return answering, pa.RecordBatch.from_arrays(columns, names=[*names, "r"])
+    return answering, pa.RecordBatch.from_arrays(columns, names=names)
 
 
 def fitted(spec: AggregateSpec, answering: pa.RecordBatch, asking: pa.RecordBatch, partitions: int) -> Routing:
     """The routing that all rows of both sides give."""
     keys = len(spec.step.point_keys), len(spec.step.box_keys)
     stage = FitStage(spec, partitions)
-    parts = answering.select([*range(keys[0]), *(["h"] if stage.hashed else [])]), asking.drop_columns(["c0", "r"])
+    parts = answering.select([*range(keys[0]), *(["h"] if stage.hashed else [])]), asking.drop_columns(["c0"])
     samples = []
     for side, part in enumerate(parts):
         good = np.flatnonzero(
@@ -57,9 +56,14 @@ def fitted(spec: AggregateSpec, answering: pa.RecordBatch, asking: pa.RecordBatc
 
 def play(
     spec: AggregateSpec, rows: list[Any], others: list[Any], *, partitions: int, sample: bool, tasks: int = 2,
-    few: bool = False,
+    few: bool = False, again: int | None = None,
 ) -> tuple[dict[int, dict[str, Any]], dict[str, int]]:  # fmt: skip
-    """The answers of each row by its number, and the counters."""
+    """The answers of each row by its number, and the counters.
+
+    With a seed `again`, every routing task runs twice, with its rows in another order, and each cell gets its segments
+    from one of the two runs, as after a lost executor.
+    """
+    draw = None if again is None else np.random.default_rng(again)
     answering, asking = sides(spec, rows, others, few=few)
     routing = fitted(spec, answering, asking, partitions) if sample else without_sample(spec.step, partitions)
     packed = routing.to_buffer().to_pybytes()
@@ -67,8 +71,15 @@ def play(
     for side, batch in ((ANSWERING, answering), (ASKING, asking)):
         for task in range(tasks):
             part = batch.take(pa.array(range(task, batch.num_rows, tasks), pa.int64()))
-            for out in RouteStage(spec, partitions, side=side, routing=packed)([part] if part.num_rows else []):
-                _deal(cells, out)
+            runs = [part] if draw is None else [part, part.take(pa.array(draw.permutation(part.num_rows)))]
+            dealt: list[dict[int, list[pa.RecordBatch]]] = []
+            for rows_read in runs:
+                dealt.append(defaultdict(list))
+                batches = [rows_read] if rows_read.num_rows else []
+                for out in RouteStage(spec, partitions, side=side, routing=packed)(batches):
+                    _deal(dealt[-1], out)
+            for number in sorted({number for run in dealt for number in run}):
+                cells[number] += dealt[0 if draw is None else int(draw.integers(2))][number]
     merges: dict[int, list[pa.RecordBatch]] = defaultdict(list)
     for number in sorted(cells):
         for out in AnswerStage(spec, partitions)(_in_turn(cells[number])):
@@ -82,9 +93,12 @@ def broadcast(
 ) -> tuple[dict[int, dict[str, Any]], dict[str, int]]:
     """The answers where the answering side goes to every task."""
     answering, asking = sides(replace(spec), rows, others, few=False)
-    value = binary_column([pack(answering)])[0].as_buffer().to_pybytes() if others else None
-    carried = pa.array([[value], *[None] * (len(rows) - 1)][: len(rows)], pa.list_(pa.binary()))
-    batch = asking.append_column("g", carried)
+    parts = [answering.slice(0, 2), answering.slice(2, 3), answering.slice(5)]
+    values = [out.column(0)[0].as_py() for part in parts if part.num_rows for out in IndexStage(spec)([part])]
+    halves = [asking.slice(0, 3), asking.slice(3)]
+    segments = binary_column([pack(half) for half in halves])
+    carried = pa.array([values, None], pa.list_(pa.binary()))
+    batch = pa.RecordBatch.from_arrays([segments, carried], names=["v", "g"])
     return _answers(spec, list(BroadcastStage(spec)([batch])))
 
 

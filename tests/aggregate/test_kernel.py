@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from tests.aggregate.shapes import EXPECTED, answering, asking, box_keys, condition, points_batch, same, spec_of
 from tests.examples import examples
 
+from dovetail.families.aggregate.compiled_fixed import fixed_ranges, fixed_unit
 from dovetail.families.aggregate.finish import results
 from dovetail.families.aggregate.kernel import states
 from dovetail.families.aggregate.wide import averaged, fits, to_words
@@ -54,6 +56,33 @@ def test_sums_of_doubles_do_not_depend_on_the_order_of_rows():
         answers.add(tuple(str(column[0]) for column in results(spec, state)))
     assert len(answers) == 1
     assert str(math.fsum(values)) in next(iter(answers))
+
+
+close = st.floats(-1e9, 1e9) | st.sampled_from([0.0, -0.0, 2.0**-30, 3.0, -1e-3])
+far = close | st.sampled_from([5e-324, -5e-324, 1e-308, 1e300, -1e308, 1.7e308])
+
+
+@examples(300)
+@given(st.lists(close, max_size=20) | st.lists(far, max_size=6), st.data())
+def test_prefix_sums_in_fixed_point_lose_no_bit(values, data):
+    array = np.array(values, dtype=np.float64)
+    unit = fixed_unit(array)
+    if unit is None:
+        sizes = [abs(value) for value in values if value]
+        assert max(sizes) / min(sizes) > 2.0**40 or min(sizes) < 1e-290
+        return
+    begin = data.draw(st.integers(0, len(values)))
+    end = data.draw(st.integers(begin, len(values)))
+    high, low = fixed_ranges(array, unit, np.array([begin]), np.array([end]))
+    exact = sum(map(Fraction, values[begin:end]), Fraction(0))
+    if math.isinf(high[0]):
+        assert abs(exact) > 1.7e308
+    else:
+        assert abs(Fraction(high[0]) + Fraction(low[0]) - exact) <= abs(exact) / 2**104
+
+
+def test_common_doubles_fit():
+    assert fixed_unit(np.random.default_rng(1).normal(100.0, 15.0, 100_000)) is not None
 
 
 @pytest.mark.parametrize("gain", [0, 4])

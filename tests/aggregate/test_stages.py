@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
@@ -55,6 +56,23 @@ def test_any_division_gives_the_answers_of_the_nested_loop(keyed, axes, rows, ot
     assert counted["matches"] == sum(answer["n"] for answer in found.values())
 
 
+@examples(200)
+@given(
+    st.booleans(), st.sampled_from([*AXES, "overlap"]), asking, answering, st.integers(1, 5), st.booleans(),
+    st.integers(0, 99),
+)  # fmt: skip
+def test_tasks_that_run_again_may_read_their_rows_in_another_order(keyed, axes, rows, others, partitions, sample, seed):
+    overlap = axes == "overlap"
+    spec = overlap_spec(keyed=keyed) if overlap else spec_of(keyed=keyed, axes=axes)
+    rows = rows + rows[:3]
+    once, _ = play(spec, rows, others, partitions=partitions, sample=sample)
+    again, _ = play(spec, rows, others, partitions=partitions, sample=sample, again=seed)
+    assert sorted(once) == sorted(again) == list(range(len(rows)))
+    for at, answers in once.items():
+        for name, value in answers.items():
+            assert same(again[at][name], value, "") or name in ("spread", "variance"), (name, at)
+
+
 @examples(60)
 @given(st.booleans(), st.sampled_from(AXES), asking.filter(bool), answering)
 def test_a_broadcast_gives_the_same(keyed, axes, rows, others):
@@ -80,6 +98,30 @@ def test_overlaps_counted_by_rank(keyed, strict, rows, others, partitions, sampl
         for at, (row, answers) in enumerate(wanted):
             for name, value in answers.items():
                 assert same(found[at][name], value, name), (name, row, value, found[at][name])
+
+
+@examples(100)
+@given(st.tuples(st.booleans(), st.booleans()), asking.filter(bool), answering, st.booleans())
+def test_overlaps_that_are_only_counted(strict, rows, others, well_formed):
+    if well_formed:
+        others = [{**row, "x": min(row["x"], row["y"]), "y": max(row["x"], row["y"])} for row in others if known(row)]
+    spec = overlap_spec(keyed=False, strict=strict)
+    spec = replace(spec, measures=spec.measures[:1], outputs=spec.outputs[:1])
+    assert spec.counting
+    wanted = aggregate_join(rows, others, overlaps(keyed=False, strict=strict), {"n": ("count", ())})
+    found = broadcast(spec, rows, others)[0]
+    assert [found[at]["n"] for at in range(len(rows))] == [answers["n"] for _, answers in wanted]
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+def test_rows_without_keys_do_not_get_the_states_of_others(overlap):
+    """NULL is stored as some value, which is a key of other rows."""
+    spec = overlap_spec(keyed=False) if overlap else spec_of(keyed=False, axes="xy")
+    nothing = {"k": None, "x0": None, "x1": None, "y0": None, "y1": None}
+    rows = [*[nothing] * 7, {"k": None, "x0": 0, "x1": 0, "y0": 0, "y1": 2}]
+    others = [{"k": None, "x": 0, "y": y, "f": None, "i": None, "d": None, "s": None, "n": None} for y in (0, 1, 2)]
+    found, _ = play(spec, rows, others, partitions=3, sample=False)
+    assert [found[at]["n"] for at in range(8)] == [0] * 7 + [3]
 
 
 def known(row):

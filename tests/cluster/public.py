@@ -58,9 +58,11 @@ def _aggregate(spark, folder: Path) -> list[str]:
         {"on": "A.k = B.k AND B.x <= A.x"},
         {"on": "B.x <= A.x AND B.t >= A.t"},
         {"on": "A.k = B.k", "how": "inner"},
+        {"on": "A.k = B.k AND B.x <= A.x", "agg": {"keys": "count(DISTINCT B.t)", "middle": "median(B.x)"}},
+        {"on": "A.k = B.k", "time": "t", "within": "3 seconds"},
     )
     joins = [
-        dt.aggregate_join(tables(spark, folder, "AB"), by="A", agg=agg, broadcast=small, **way)
+        dt.aggregate_join(tables(spark, folder, "AB"), **{"by": "A", "agg": agg, "broadcast": small, **way})
         for way in ways
         for small in (None, False)
     ]

@@ -39,6 +39,14 @@ dt.explain(pairs)
 sample = dt.approx_join({"A": small, "B": small}, on="A.id = B.id", memory=40)
 assert sorted(row.A.id for row in sample.collect()) == list(range(20))
 
+both, agg = {"A": small, "B": small}, {"n": "count(*)", "total": "sum(B.id)"}
+for more in ({"broadcast": False}, {"broadcast": "B"}, {"agg": {**agg, "middle": "median(B.id)"}}):
+    counted = dt.aggregate_join(both, **{"on": "B.id < A.id", "by": "A", "agg": agg, **more})
+    found = {row.A.id: (row.n, row.total) for row in counted.collect()}
+    assert found == {i: (i, sum(range(i)) if i else None) for i in range(20)}, (more, found)
+    assert dt.metrics(counted)["results"] in (20, 190)
+dt.explain(counted)
+
 small.write.parquet(str(place / "in"))
 stream = lambda: spark.readStream.schema("id long").parquet(str(place / "in"))
 
@@ -63,6 +71,14 @@ except dt.CheckpointError as error:
     assert "the window was '5 rows' and is '9 rows'" in str(error)
 else:
     raise AssertionError("another join was not noticed")
+at = lambda: stream().selectExpr("id", "timestamp_seconds(id) AS ts").withWatermark("ts", "0 seconds")
+within = {("A", "B"): ("-3 seconds", "0 seconds")}
+counted = dt.aggregate_join({"A": at(), "B": at()}, time="ts", within=within, by="A", agg={"n": "count(*)"})
+query = counted.select("A.id", "n").writeStream.format("memory").queryName("counted")
+query = query.option("checkpointLocation", str(place / "counted")).trigger(availableNow=True).start()
+assert query.awaitTermination(900)
+assert {row.id: row.n for row in spark.table("counted").collect()} == {i: min(i, 3) + 1 for i in range(19)}
+
 text = "SELECT A.id, count(*) AS n FROM A, B WHERE A.id < B.id AND '{}' <> '' GROUP BY A.id"
 assert {row.id: row.n for row in dt.sql(text, A=small, B=small).collect()} == {i: 19 - i for i in range(19)}
 assert dt.sql(text, A=stream(), B=small).isStreaming

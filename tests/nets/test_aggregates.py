@@ -37,7 +37,7 @@ def table(spark, draw: random.Random, size: int):
 
 def condition(draw: random.Random) -> str:
     """Every form that is taken: keys, one range, two ranges, overlaps, bands, and conditions on one input."""
-    kind = draw.choice(["key", "range", "key and range", "two", "overlap", "band", "safe"])
+    kind = draw.choice(["key", "range", "key and range", "two", "overlap", "band", "safe", "three", "either", "spark"])
     name = draw.choice([c for c in ORDERED if c not in ("k", "bo")])
     word = draw.choice(["<", "<=", ">", ">="])
     parts = {
@@ -49,6 +49,9 @@ def condition(draw: random.Random) -> str:
         "band": [
             draw.choice(["q.i BETWEEN CAST(t.i AS BIGINT) - 3 AND t.i + 5L", "ABS(q.d - t.d) <= 2", "q.c - t.c < 7"])
         ],
+        "three": ["q.i <= t.l", "q.l >= t.i", f"q.{name} {word} t.{name}"],
+        "either": [f"(q.k = t.k OR q.{name} {word} t.{name})"],
+        "spark": ["q.k = t.k", "length(concat(q.s, t.s)) > 2"],
         "safe": ["q.s <=> t.s", f"q.i {word} t.i"],
     }[kind]
     if kind == "key":
@@ -69,6 +72,12 @@ def aggregates(draw: random.Random, *, ansi: bool) -> dict[str, str]:
         "stddev_pop(q.c)", "var_pop(q.d)", f"min_by(q.{ordered}, q.id)", f"max_by(q.{draw.choice(COLUMNS)}, q.id)",
         "count_if(q.i > 0)", "bool_or(q.bo)", "every(q.bo)", "sum(CASE WHEN q.bo THEN q.i END)", "max(q.i + 1L)",
     ]  # fmt: skip
+    if draw.random() < 0.3:
+        choices += [
+            f"count(DISTINCT q.{draw.choice(COLUMNS)})", "median(q.i)", "percentile(q.d, 0.3)",
+            "percentile_approx(q.l, 0.5)", f"size(collect_set(q.{draw.choice(['k', 's', 'da'])}))",
+            "array_sort(collect_list(q.i))", "approx_count_distinct(q.s)", "sum(q.i + t.i)",
+        ]  # fmt: skip
     return {f"v{at}": text for at, text in enumerate(draw.sample(choices, 7))}
 
 

@@ -278,3 +278,8 @@ def test_a_job_aggregates(spark, folder):
     assert (rows[0], rows[9]) == ((1, 0), (2, 14))
     with pytest.raises(JobError, match=r"job.yaml:\d+: .*S\.z"):
         BuiltJob(job_of(folder, AGGREGATE.replace("sum(S.x)", "sum(S.z)")), spark)
+    window = 'time: x\n  within: {"R, S": [-3, 0]}'
+    within = BuiltJob(job_of(folder, AGGREGATE.replace("on: S.x BETWEEN R.x - 3 AND R.x", window)), spark)
+    within.write()
+    again = {row["x"]: (row["n"], row["total"]) for row in pq.read_table(folder / "out").to_pylist()}
+    assert again == rows

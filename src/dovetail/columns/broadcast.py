@@ -30,6 +30,25 @@ def broadcast_blocks(
             yield block, value
 
 
+def broadcast_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[pa.Buffer]]]:
+    """Blocks of rows that come packed, each with the parts of the small side, which the first row of a task carries.
+
+    Examples
+    --------
+    >>> rows = pack(pa.RecordBatch.from_pydict({"x": [1, 2]})).to_pybytes()
+    >>> batch = pa.RecordBatch.from_pydict({"v": [rows, rows], "g": [[b"some", b"more"], None]})
+    >>> [(rows.num_rows, [part.to_pybytes() for part in parts]) for rows, parts in broadcast_parts([batch])]
+    [(2, [b'some', b'more']), (2, [b'some', b'more'])]
+    """
+    parts: list[pa.Buffer] = []
+    for batch in batches:
+        segments, carried = batch.columns
+        for at in range(batch.num_rows):
+            if carried[at].is_valid:
+                parts = [part.as_buffer() for part in carried[at].values]
+            yield unpack(segments[at].as_buffer()), parts
+
+
 @dataclass(frozen=True)
 class PackStage:
     """Rows in, segments out: one of all rows for the small side of a broadcast join, blocks for a stream."""

@@ -7,13 +7,17 @@ one cell is cut by the hash of its rows.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import json
+from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from dovetail.columns.codes import LOWEST, Codes, cuts_passed
 from dovetail.columns.numba_cache import njit
+from dovetail.columns.segments import pack, unpack
 
 Index = npt.NDArray[np.int64]
 
@@ -24,6 +28,42 @@ class Bounds(NamedTuple):
     hash: Index
     value: Index
     tie: Index
+
+
+NO_BOUNDS = Bounds(*(np.empty(0, dtype=np.int64) for _ in range(3)))
+"""The bounds of a single cell, or of cells that rows are spread over."""
+
+
+def hash_slices(cells: int) -> Bounds:
+    """Bounds that cut the range of hashes into so many even slices, whatever the data."""
+    cuts = np.array([LOWEST + (cell * (1 << 64)) // cells for cell in range(1, cells)], dtype=np.int64)
+    floor = np.full(cuts.size, LOWEST)
+    return Bounds(cuts, floor, floor)
+
+
+def pack_cells(head: Mapping[str, Any], bounds: Bounds, **columns: npt.NDArray[Any]) -> pa.Buffer:
+    """A routing as bytes, for its way to the workers: its head, its bounds, and columns with a value for each cell."""
+    cells = len(next(iter(columns.values())))
+    # A batch has columns of one length, and there are fewer bounds than cells.
+    padded = {name: np.append(c, np.full(cells - c.size, LOWEST)) for name, c in bounds._asdict().items()}
+    batch = pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in {**padded, **columns}.items()})
+    return pack(batch.replace_schema_metadata({"routing": json.dumps({**head, "bounds": int(bounds.hash.size)})}))
+
+
+def unpack_cells(buffer: pa.Buffer | bytes) -> tuple[dict[str, Any], Bounds, list[npt.NDArray[Any]]]:
+    """The inverse of :func:`pack_cells`: the head, the bounds, and the columns in their order.
+
+    Examples
+    --------
+    >>> head, bounds, (numbers,) = unpack_cells(pack_cells({"mode": "axis"}, hash_slices(2), number=np.array([4, 7])))
+    >>> head["mode"], bounds.hash.tolist(), numbers.tolist()
+    ('axis', [0], [4, 7])
+    """
+    batch = unpack(buffer)
+    head = json.loads(batch.schema.metadata[b"routing"])
+    hashes, values, ties, *columns = (column.to_numpy() for column in batch.columns)
+    size = head["bounds"]
+    return head, Bounds(hashes[:size], values[:size], ties[:size]), columns
 
 
 def quantiles(hashes: Index, values: Codes, ties: Index, weights: npt.NDArray[np.float64], cells: int) -> Bounds:

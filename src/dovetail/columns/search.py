@@ -67,3 +67,19 @@ def grouped_runs(
             far = first_not_below(ordered, high[j] + 1, near, end, far)
         start[j], stop[j] = near, far
     return start, stop
+
+
+@njit
+def passed(ordered: Codes, wanted: Codes, strict: bool) -> Index:  # pragma: no cover
+    """How many of the sorted values are below each wanted one, or (not `strict`) at most as large."""
+    out = np.empty(wanted.size, dtype=np.int64)
+    at, top = 0, np.iinfo(np.int64).max
+    for k in range(wanted.size):
+        if strict:
+            at = first_not_below(ordered, wanted[k], 0, ordered.size, at)
+        elif wanted[k] == top:
+            at = ordered.size
+        else:
+            at = first_not_below(ordered, wanted[k] + 1, 0, ordered.size, at)
+        out[k] = at
+    return out

@@ -103,6 +103,17 @@ def cast_columns(columns: Sequence[pa.Array[Any]], types: Sequence[pa.DataType])
     return [column if column.type == kind else column.cast(kind) for column, kind in zip(columns, types, strict=True)]
 
 
+def in_utc(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Timestamps marked as UTC: Spark marks them with the session's zone, and state outlives a session."""
+    columns = [
+        column.cast(pa.timestamp(column.type.unit, "UTC"))
+        if pa.types.is_timestamp(column.type) and column.type.tz not in (None, "UTC")
+        else column
+        for column in rows.columns
+    ]
+    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
+
+
 def packed_column(parts: Sequence[pa.RecordBatch]) -> pa.Array[Any]:
     """Batches of one schema as a binary column of segments, written into one buffer: all rows are copied once.
 

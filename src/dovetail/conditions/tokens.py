@@ -51,6 +51,8 @@ _NOT_ROWWISE = {
         try_reflect uniform uuid""",
 }
 _REFUSED_FUNCTIONS = {name: kind for kind, names in _NOT_ROWWISE.items() for name in names.split()}
+AGGREGATES = frozenset(_NOT_ROWWISE["an aggregate"].split())
+"""The names of Spark's aggregates."""
 _REFUSED_NODES: tuple[tuple[type[exp.Expr], str], ...] = (
     (exp.Query, "a subquery"),
     (exp.Values, "a subquery"),

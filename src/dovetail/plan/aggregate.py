@@ -9,9 +9,11 @@ from dovetail.columns.sampling import DENSE
 from dovetail.conditions.comparison import build_step
 from dovetail.conditions.forms import Predicate
 from dovetail.conditions.names import bare
-from dovetail.errors import ArgumentError, PredicateError, check_partitions, choice, unknown_alias
+from dovetail.errors import ArgumentError, check_partitions, choice, unknown_alias
 from dovetail.families.aggregate.spec import AggregateSpec, MeasureKind
+from dovetail.families.aggregate.stream import CELLS
 from dovetail.plan.aggregate_calls import Made, TypedCall, kinds_of
+from dovetail.plan.aggregate_window import AskedWindow
 from dovetail.plan.broadcast import Broadcast, Small, check_broadcast, smallest
 from dovetail.plan.theta import Facts
 
@@ -21,7 +23,7 @@ _WAYS: dict[MeasureKind, str] = {
     "rows": "prefix sums",
     "count": "prefix sums",
     "whole": "prefix sums",
-    "float": "trees of partial sums",
+    "float": "exact prefix sums or trees of partial sums",
     "moments": "trees of moments",
     "best": "trees of minima",
 }
@@ -61,6 +63,8 @@ class AggregatePlan:
     """The condition on the asking rows alone that must not drop them."""
     sampled: bool = True
     broadcast: Small | None = None
+    window: AskedWindow | None = None
+    """The window of time, where both inputs are streams."""
 
     @property
     def other(self) -> str:
@@ -70,6 +74,8 @@ class AggregatePlan:
     def text(self) -> str:
         """The plan as lines of text, most important first."""
         mode = f"stream {self.by} beside a static input" if self.streams else "batch"
+        if self.window is not None:
+            mode = f"streams {' and '.join(self.inputs)}"
         lines = [f"aggregate join, {mode}, how={self.options.how!r}: for each row of {self.by}, without forming pairs"]
         lines.append(f"  inputs      {', '.join(self.inputs)}")
         lines.extend(f"  first       {alias} keeps rows where {bare(sql)}" for alias, sql in self.filters)
@@ -92,6 +98,9 @@ class AggregatePlan:
         return f"{where}; {ways}; cost follows rows, not matches"
 
     def _routing_text(self) -> str:
+        if self.window is not None:
+            cells = f"{CELLS} cells by the keys" if self.spec.step.equalities else "one cell: there is no key"
+            return f"{cells}; a row of {self.by} comes out once the watermark has passed the end of its window"
         if self.broadcast:
             return f"no shuffle: the whole of {self.broadcast.alias} goes to every task{self.broadcast.why}"
         where = f"{self.shuffle_partitions} shuffle partitions of packed segments"
@@ -110,6 +119,20 @@ class AggregatePlan:
             else:
                 way += f"; {self.by} to the ends of its range, totals of the cells in between"
         return f"{way}; {where}; partial states merged in a second shuffle"
+
+    def identity(self) -> dict[str, str]:
+        """What two streams may not change between two runs on one checkpoint."""
+        assert self.window is not None
+        return {
+            "join": "an aggregate join",
+            "inputs": ", ".join(self.inputs),
+            "rows of": self.by,
+            "time": ", ".join(self.window.times),
+            "window": f"{self.window.low} to {self.window.high}",
+            "condition": self.predicate.text,
+            "aggregates": ", ".join(f"{one.call.text} AS {one.call.name}" for one in self.calls),
+            "how": self.options.how,
+        }
 
 
 def check_by(inputs: Sequence[str], by: object) -> str:
@@ -136,6 +159,7 @@ def plan_aggregate(
     broadcast: Broadcast,
     sample: bool,
     ansi: bool,
+    window: AskedWindow | None = None,
 ) -> AggregatePlan:
     """Decide how an aggregate join runs, or say why it cannot.
 
@@ -151,15 +175,11 @@ def plan_aggregate(
         Whether a sample of both sides may decide where rows go.
     ansi
         Whether the session follows ANSI SQL, where an overflow is an error.
+    window
+        The window of time between two streams.
     """
     other = next(alias for alias in inputs if alias != by)
-    _check_condition(predicate, facts)
     step = build_step(list(facts.equalities), list(facts.comparisons), left=frozenset((other,)), how="left")
-    if len(step.axes) > 2:
-        raise PredicateError(
-            f"on bounds the matches in {other!r} by {len(step.axes)} ranges", accepted="up to two ranges and any keys",
-            hint="form the pairs with dt.theta_join, and aggregate them with groupBy",
-        )  # fmt: skip
     made = Made()
     for call in calls:
         made.add(call)
@@ -188,27 +208,13 @@ def plan_aggregate(
         filters=tuple((f.alias, f.sql) for f in predicate.filters if f.alias == other or not keep),
         hidden=hidden,
         sampled=sample,
-        broadcast=_small(other, by, facts, options, broadcast),
+        broadcast=None if window is not None else _small(other, by, facts, options, broadcast),
+        window=window,
     )
 
 
-def _check_condition(predicate: Predicate, facts: Facts) -> None:
-    if facts.rests:
-        rest = facts.rests[0].sql
-        raise PredicateError(
-            f"on holds {bare(rest)}, which only Spark can evaluate, pair by pair",
-            accepted="equalities, comparisons and bands of the two inputs, and conditions on one of them",
-            hint="form the pairs with dt.theta_join, and aggregate them with groupBy",
-        )
-    if not facts.equalities and not facts.comparisons:
-        raise PredicateError(
-            f"on={predicate.text!r} compares the two inputs nowhere",
-            accepted="a condition such as q.k = t.k AND q.ts BETWEEN t.ts - INTERVAL 10 SECONDS AND t.ts",
-            hint="an aggregate over all rows is frame.agg(...), joined with crossJoin",
-        )
-
-
-def _small(other: str, by: str, facts: Facts, options: Options, broadcast: Broadcast) -> Small | None:
+def check_small(other: str, by: str, facts: Facts, broadcast: Broadcast) -> None:
+    """Refuse to broadcast what cannot be, and to ask a stream with a table."""
     check_broadcast(broadcast)
     if broadcast and broadcast not in (other, by):
         raise unknown_alias(str(broadcast), (by, other), where=f"broadcast={broadcast!r}")
@@ -217,12 +223,17 @@ def _small(other: str, by: str, facts: Facts, options: Options, broadcast: Broad
             f"broadcast={by!r} is the input that asks, whose rows every task would report again",
             accepted=f"broadcast={other!r}, or False",
         )
-    if other in facts.streams:
+    if broadcast and len(facts.streams) == 2:
+        raise ArgumentError(f"broadcast={broadcast!r} of two streams", accepted="no broadcast=")
+    if other in facts.streams and by not in facts.streams:
         raise ArgumentError(
             f"the input {other!r} is a stream, and its rows answer those of {by!r}",
-            accepted=f"a static {other!r}, beside a static or streaming {by!r}",
+            accepted=f"a static {other!r}, beside a static or streaming {by!r}; or two streams and within=",
             hint="what a row matches in a stream is known only later: write the stream to a table, and join that",
         )
+
+
+def _small(other: str, by: str, facts: Facts, options: Options, broadcast: Broadcast) -> Small | None:
     if by in facts.streams or broadcast == other:
         return Small(other)
     return smallest(facts.sizes, [other]) if broadcast is None and options.partitions is None else None

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TypeAlias
 
 import pyarrow as pa
 from sqlglot import Dialect, Token, TokenType
 from sqlglot.errors import TokenError
 
 from dovetail.conditions.comparison import KeyType, Kind
-from dovetail.conditions.tokens import read
-from dovetail.errors import ArgumentError, PredicateError, UnknownNameError, UnsupportedTypeError, closest, listing
+from dovetail.conditions.tokens import AGGREGATES, read
+from dovetail.errors import ArgumentError, PredicateError, UnknownNameError, UnsupportedTypeError, closest
 from dovetail.families.aggregate.spec import Function, Measure, Output
 
 _SPARK = Dialect.get_or_raise("spark")
@@ -25,17 +27,17 @@ _SPELLINGS: dict[str, Function] = {
 }  # fmt: skip
 """Every aggregate that is taken, in Spark's spellings."""
 
-_PAIRS = "form the pairs with dt.theta_join, and aggregate them with groupBy"
-_HINTS = {
-    **dict.fromkeys(("first", "first_value", "any_value"), "say which row is first: min_by(q.price, q.ts)"),
-    **dict.fromkeys(("last", "last_value"), "say which row is last: max_by(q.price, q.ts)"),
-    "median": _PAIRS,
-}
+_BY_ORDER: dict[str, Function] = {"first": "min_by", "first_value": "min_by", "last": "max_by", "last_value": "max_by"}
+"""``first(x ORDER BY y)`` is ``min_by(x, y)``."""
 ACCEPTED = (
     "a mapping from the name of a column to one aggregate over the matched rows, such as "
     "{'n': 'count(*)', 'mean': 'avg(q.price)'}"
 )
 FUNCTIONS = ", ".join(sorted(_SPELLINGS))
+
+
+Resolved: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
+"""Spark SQL, and the columns in it, each with its alias."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +46,20 @@ class Call:
 
     name: str
     text: str
-    function: Function
+    function: Function | None
+    """None for what Spark computes from the pairs."""
     arguments: tuple[str, ...] = ()
+    whole: str = ""
+    """The whole call as Spark SQL, where it is computed from the pairs."""
+    why: str = ""
+    """Why it is."""
+    uses: frozenset[tuple[str, str]] = frozenset()
+    """The columns in it, each with its alias and as Spark SQL."""
 
     @property
     def sql(self) -> str:
         """The call as Spark SQL over the matched input."""
-        return f"{self.function}({', '.join(self.arguments) or '*'})"
+        return self.whole or f"{self.function}({', '.join(self.arguments) or '*'})"
 
 
 @dataclass(frozen=True)
@@ -73,6 +82,8 @@ class TypedCall:
     arguments: tuple[Argument, ...]
     kind: str
     arrow: pa.DataType
+    json: str = ""
+    """The type of the result as Spark writes it in JSON."""
 
 
 def read_calls(agg: object, columns: Mapping[str, Sequence[str]], *, by: str) -> list[Call]:
@@ -108,20 +119,85 @@ def _call(name: str, text: str, columns: Mapping[str, Sequence[str]], by: str) -
             hint = "compute with the results afterwards: .withColumn('range', F.col('hi') - F.col('lo'))"
         raise ArgumentError(f"agg[{name!r}]={text!r} is not one aggregate", accepted=accepted, hint=hint)
     word = tokens[0].text.lower()
-    function = _SPELLINGS.get(word)
-    if function is None:
-        hint = _HINTS.get(word) or closest(word, _SPELLINGS) or _PAIRS
-        raise ArgumentError(f"agg[{name!r}]={text!r}: {word} is not taken", accepted=accepted, hint=hint)
+    ordered = next((at for at, token in enumerate(tokens) if token.token_type is TokenType.ORDER_BY), None)
+    if word in (*_BY_ORDER, "any_value"):
+        return _by_order(name, text, word, tokens, ordered, columns, by)
     pieces = _arguments(text, tokens[2:-1])
+    function = _SPELLINGS.get(word)
+    distinct = bool(pieces) and pieces[0].split()[0].upper() in ("DISTINCT", "ALL")
+    if function is None or distinct:
+        return _from_pairs(name, text, tokens, columns, distinct=distinct)
     if function == "count" and pieces == ["*"]:
         return Call(name, text, function)
     wanted = 2 if function in ("min_by", "max_by") else 1
     if len(pieces) != wanted or not all(pieces):
         raise ArgumentError(f"agg[{name!r}]={text!r} has {len(pieces)} argument(s)", accepted=f"{wanted} for {word}")
-    if pieces[0].split()[0].upper() in ("DISTINCT", "ALL"):
-        given = f"agg[{name!r}]={text!r}: aggregates of distinct values are not taken"
-        raise ArgumentError(given, accepted=accepted, hint=_PAIRS)
-    return Call(name, text, function, tuple(_resolved(name, piece, columns, by) for piece in pieces))
+    return _over(name, text, function, pieces, columns, by)
+
+
+def _over(
+    name: str, text: str, function: Function, pieces: Sequence[str], columns: Mapping[str, Sequence[str]], by: str
+) -> Call:
+    """A function of the matched rows; one that computes with columns of both inputs needs the pairs."""
+    found = [_resolved(name, piece, columns) for piece in pieces]
+    sqls, uses = tuple(sql for sql, _ in found), frozenset[tuple[str, str]]().union(*(used for _, used in found))
+    if any(alias == by for alias, _ in uses):
+        why = f"{text} computes with columns of both inputs"
+        return Call(name, text, None, whole=f"{function}({', '.join(sqls)})", why=why, uses=uses)
+    return Call(name, text, function, sqls, uses=uses)
+
+
+def _by_order(
+    name: str, text: str, word: str, tokens: list[Token], ordered: int | None, columns: Mapping[str, Sequence[str]],
+    by: str,
+) -> Call:  # fmt: skip
+    """``first(x ORDER BY y)``: without an order, Spark would take any row."""
+    accepted = "first(q.price ORDER BY q.ts), or last(q.price ORDER BY q.ts)"
+    if ordered is None or word not in _BY_ORDER:
+        raise ArgumentError(f"agg[{name!r}]={text!r} does not say which row is meant", accepted=accepted)
+    pieces = [text[tokens[2].start : tokens[ordered].start].strip(), text[tokens[ordered].end + 1 : tokens[-1].start]]
+    if len(_arguments(text, tokens[2:-1])) > 1 or tokens[-2].token_type in (TokenType.ASC, TokenType.DESC):
+        raise ArgumentError(f"agg[{name!r}]={text!r}", accepted=f"{accepted}, by one value")
+    return _over(name, text, _BY_ORDER[word], [piece.strip() for piece in pieces], columns, by)
+
+
+def _from_pairs(
+    name: str, text: str, tokens: list[Token], columns: Mapping[str, Sequence[str]], *, distinct: bool
+) -> Call:
+    """A call that only the pairs can answer: an aggregate of Spark, or a function of one."""
+    words = [
+        token.text.lower()
+        for token, following in pairwise(tokens)
+        if following.token_type is TokenType.L_PAREN and token.text.lower() in AGGREGATES
+    ]
+    if not words:
+        word = tokens[0].text.lower()
+        raise ArgumentError(
+            f"agg[{name!r}]={text!r}: {word} is not taken",
+            accepted="one call such as avg(q.price), of " + FUNCTIONS + ", or of another aggregate of Spark",
+            hint=closest(word, sorted(AGGREGATES)),
+        )
+    why = f"{text} is over distinct values" if distinct else f"{words[0]} needs the matches themselves"
+    whole, uses = _nested(name, text, columns)
+    return Call(name, text, None, whole=whole, why=why, uses=uses)
+
+
+def _nested(name: str, text: str, columns: Mapping[str, Sequence[str]]) -> Resolved:
+    """A call with its columns spelled out; it may hold an aggregate anywhere, which :func:`_resolved` would refuse."""
+    tokens = _SPARK.tokenize(text)
+    called = len(tokens) > 2 and tokens[1].token_type is TokenType.L_PAREN and _closing(tokens) == len(tokens) - 1
+    if not called or not any(token.text.lower() in AGGREGATES for token in tokens):
+        return _resolved(name, text, columns)
+    pieces: list[str] = []
+    uses: frozenset[tuple[str, str]] = frozenset()
+    for piece in _arguments(text, tokens[2:-1]):
+        head, _, rest = piece.partition(" ")
+        first = head if head.upper() in ("DISTINCT", "ALL") else ""
+        inner = rest.strip() if first else piece
+        sql, used = ("*", uses) if inner == "*" else _nested(name, inner, columns)
+        pieces.append(f"{first} {sql}".strip())
+        uses |= used
+    return f"{tokens[0].text}({', '.join(pieces)})", uses
 
 
 def _closing(tokens: list[Token]) -> int:
@@ -149,21 +225,15 @@ def _arguments(text: str, tokens: list[Token]) -> list[str]:
     return [*pieces, text[begin : tokens[-1].end + 1].strip()]
 
 
-def _resolved(name: str, piece: str, columns: Mapping[str, Sequence[str]], by: str) -> str:
-    """An argument with its columns spelled out; all of them belong to the matched input."""
-    others = {alias: names for alias, names in columns.items() if alias != by}
+def _resolved(name: str, piece: str, columns: Mapping[str, Sequence[str]]) -> Resolved:
+    """An argument with its columns spelled out, and those columns."""
     try:
         items = read(piece, columns)
     except (PredicateError, UnknownNameError) as error:
         given = error.given.removeprefix("on")
         raise type(error)(f"agg[{name!r}]{given}", accepted=error.accepted, hint=error.hint) from None
-    if any(item.alias == by for item in items):
-        raise ArgumentError(
-            f"agg[{name!r}] uses {by!r}, the input that asks, in {piece}",
-            accepted=f"columns of the matched input {listing(others)}",
-            hint="compute with columns of both inputs after the join, or form the pairs with dt.theta_join",
-        )
-    return "".join(f"{' ' if item.spaced else ''}{item.sql}" for item in items).strip()
+    sql = "".join(f"{' ' if item.spaced else ''}{item.sql}" for item in items).strip()
+    return sql, frozenset((item.alias, item.sql) for item in items if item.alias)
 
 
 @dataclass
@@ -181,6 +251,7 @@ class Made:
         if measure not in self.measures:
             self.measures.append(measure)
         call = typed.call
+        assert call.function is not None
         self.outputs.append(Output(call.name, call.function, (self.measures.index(measure),), typed.arrow, call.text))
 
     def _measure(self, typed: TypedCall) -> Measure:

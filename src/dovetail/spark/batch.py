@@ -105,8 +105,20 @@ def in_turn(segments: DataFrame, partitions: int) -> DataFrame:
     return segments.repartition(partitions, CELL_NUMBER).sortWithinPartitions(CELL_NUMBER, TURN)
 
 
-def broadcast_join(large: FlatSide, small: FlatSide, joined: Joined, recorder: Recorder) -> DataFrame:
-    """The rows of one input, each task with the whole of the other.  No shuffle."""
+def broadcast_join(
+    large: FlatSide, small: FlatSide, joined: Joined, recorder: Recorder, pack: Stage | None = None
+) -> DataFrame:
+    """The rows of one input, each task with the whole of the other.  No shuffle of the rows.
+
+    One task makes one value of the small side; with `pack`, every task that reads it makes one, and stages get all.
+    """
+    if pack is not None:
+        parts = small.flat().mapInArrow(arrow_function(pack), SEGMENT).agg(F.collect_list(SEGMENT_COLUMN)).scalar()
+        blocks = large.flat().mapInArrow(arrow_function(PackStage(whole=False)), SEGMENT)
+        # A stream has no first row of a task that could carry them.
+        carried = parts.alias(ROUTING) if recorder.streaming else carried_by_first_rows(parts)
+        rows = blocks.select(SEGMENT_COLUMN, carried)
+        return recorder.run(rows, joined.stage, joined.schema, shape=joined.shape)
     packed_side = small.flat().coalesce(1).mapInArrow(arrow_function(PackStage()), SEGMENT).scalar()
     if recorder.streaming:
         blocks = large.flat().mapInArrow(arrow_function(PackStage(whole=False)), SEGMENT)

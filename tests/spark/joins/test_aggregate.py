@@ -161,26 +161,94 @@ def test_explain_and_metrics(spark, capsys):
     assert text.splitlines()[0] == "aggregate join, batch, how='left': for each row of t, without forming pairs"
     assert "q keeps rows where (q.v > 0)" in text or "q keeps rows where q.v > 0" in text
     assert "count(*) AS n, avg(q.v) AS m" in text
-    assert "prefix sums, trees of partial sums; cost follows rows, not matches" in text
+    assert "prefix sums, exact prefix sums or trees of partial sums; cost follows rows, not matches" in text
     matches = joined.agg(F.sum("n")).first()[0]
     counted = dt.metrics(joined)
     assert (counted["matches"], counted["results"], counted["rows_points"]) == (matches, 200, 200)
     assert 200 <= counted["rows_boxes"] <= 400
 
 
+BY_PAIRS = {
+    "only Spark": "q.k = t.k AND CAST(q.id AS STRING) LIKE t.k || '%'",
+    "or": "q.k = t.k AND q.x > t.x OR q.id = t.id",
+    "three ranges": "q.x < t.x AND q.e < t.e AND q.v < t.v",
+    "band": CONDITIONS["band"],
+}
+FROM_PAIRS = {
+    "n": "count(*)", "known": "count(q.x)", "middle": "median(q.x)", "p": "percentile(q.x, array(0.1, 0.9))",
+    "near": "percentile_approx(q.x, 0.5)", "keys": "count(DISTINCT q.k)", "about": "approx_count_distinct(q.id)",
+    "three": "slice(array_sort(collect_list(q.id)), 1, 3)", "all": "array_sort(array_agg(q.k))",
+    "gap": "max(q.x - t.x)", "first": "min_by(q.id, q.x)", "total": "sum(q.id)",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["left", "inner"])
+@pytest.mark.parametrize("name", BY_PAIRS)
+def test_what_needs_the_pairs_is_what_spark_gives(spark, name, how, capsys):
+    _, frames = inputs(spark, 60)
+    frames["t"] = frames["t"].unionAll(frames["t"].limit(20)).selectExpr("*", "map('a', id) AS odd").repartition(3)
+    joined = dt.aggregate_join(frames, on=BY_PAIRS[name], by="t", agg=FROM_PAIRS, how=how)
+    dt.explain(joined)
+    text = capsys.readouterr().out
+    assert f"how='{how}': for each row of t, by forming the pairs" in text
+    assert "because     median needs the matches themselves" in text
+    found = joined.select("t.id", "t.odd", *FROM_PAIRS).orderBy("t.id").collect()
+    marked = frames["q"].withColumn("here", F.lit(1)).alias("q")
+    numbered = frames["t"].withColumn("number", F.monotonically_increasing_id()).cache().alias("t")
+    pairs = numbered.join(marked, F.expr(BY_PAIRS[name]), how)
+    texts = {column: call.replace("count(*)", "count(q.here)") for column, call in FROM_PAIRS.items()}
+    wanted = pairs.groupBy("t.number").agg(
+        F.first("t.id").alias("id"), F.first("t.odd").alias("odd"),
+        *(F.expr(call).alias(column) for column, call in texts.items()),
+    )  # fmt: skip
+    assert found == wanted.drop("number").orderBy("id").collect()
+    assert len(found) == 80 or how == "inner"
+    if "Spark" in name:
+        assert "because     only Spark can evaluate" in text
+    if "three" in name:
+        assert "because     the condition bounds the matches in q by 3 ranges" in text
+
+
+def test_pairs_of_nothing(spark):
+    _, frames = inputs(spark, 5)
+    agg = {"n": "count(*)", "l": "collect_list(q.id)", "m": "median(q.x)", "d": "count(DISTINCT q.k)"}
+    frames["q"] = frames["q"].limit(0)
+    joined = dt.aggregate_join(frames, on="q.x < t.x", by="t", agg=agg)
+    assert [tuple(row) for row in joined.drop("t").collect()] == [(0, [], None, 0)] * 5
+
+
+def test_the_first_and_the_last_by_a_value(spark):
+    _, frames = inputs(spark, 100)
+    agg = {"first": "first(q.id ORDER BY q.x)", "last": "last_value(q.id ORDER BY q.x + q.e)"}
+    same = {"first": "min_by(q.id, q.x)", "last": "max_by(q.id, q.x + q.e)"}
+    one, other = (
+        dt.aggregate_join(frames, on=CONDITIONS["key and band"], by="t", agg=some).orderBy("t.id").collect()
+        for some in (agg, same)
+    )
+    assert one == other
+
+
+def test_pairs_of_a_stream_are_refused(spark, tmp_path):
+    _, frames = inputs(spark, 5)
+    (tmp_path / "t").mkdir()
+    stream = spark.readStream.schema(frames["t"].schema).parquet(str(tmp_path / "t"))
+    with pytest.raises(dt.ArgumentError, match="has to form the pairs, because median needs the matches"):
+        dt.aggregate_join({"t": stream, "q": frames["q"]}, on="q.x <= t.x", by="t", agg={"m": "median(q.x)"})
+
+
 REFUSED = {
-    "only Spark": ({"on": "q.k = t.k AND q.v LIKE '1%' || t.v"}, dt.PredicateError, "which only Spark can evaluate"),
-    "or": ({"on": "q.k = t.k OR q.x = t.x"}, dt.PredicateError, "which only Spark can evaluate"),
-    "three ranges": ({"on": "q.x < t.x AND q.e < t.x AND q.v < t.v"}, dt.PredicateError, "by 3 ranges"),
     "nothing compared": ({"on": "q.x < 3"}, dt.PredicateError, "compares the two inputs nowhere"),
     "unknown alias": ({"by": "z"}, dt.UnknownNameError, "by='z'"),
     "no aggregate": ({"agg": {}}, dt.ArgumentError, "agg={}"),
     "two in one": ({"agg": {"r": "max(q.x) - min(q.x)"}}, dt.ArgumentError, "is not one aggregate"),
     "filter": ({"agg": {"r": "sum(q.x) FILTER (WHERE q.k = 1)"}}, dt.ArgumentError, "CASE WHEN c THEN q.x END"),
-    "first": ({"agg": {"r": "first(q.x)"}}, dt.ArgumentError, re.escape("min_by(q.price, q.ts)")),
-    "median": ({"agg": {"r": "percentile_approx(q.x, 0.5)"}}, dt.ArgumentError, "percentile_approx is not taken"),
-    "distinct": ({"agg": {"r": "count(DISTINCT q.x)"}}, dt.ArgumentError, "distinct values"),
-    "asking side": ({"agg": {"r": "sum(q.x - t.x)"}}, dt.ArgumentError, "uses 't', the input that asks"),
+    "first": ({"agg": {"r": "first(q.x)"}}, dt.ArgumentError, re.escape("first(q.price ORDER BY q.ts)")),
+    "last": ({"agg": {"r": "last(q.x ORDER BY q.e DESC)"}}, dt.ArgumentError, "by one value"),
+    "any": ({"agg": {"r": "any_value(q.x)"}}, dt.ArgumentError, "does not say which row"),
+    "misspelled": ({"agg": {"r": "medain(q.x)"}}, dt.ArgumentError, "did you mean 'median'"),
+    "no aggregate at all": ({"agg": {"r": "upper(q.x)"}}, dt.ArgumentError, "upper is not taken"),
+    "too many": ({"agg": {"r": "median(q.x, q.e, q.v)"}}, dt.ArgumentError, "Spark cannot evaluate over the matches"),
+    "random pairs": ({"agg": {"r": "median(q.x * rand())"}}, dt.PredicateError, "non-deterministic"),
     "unknown column": ({"agg": {"r": "sum(q.zz)"}}, dt.UnknownNameError, re.escape("agg['r'] names the column q.zz")),
     "sum of an array": ({"agg": {"r": "sum(array(q.x))"}}, dt.ArgumentError, "Spark cannot evaluate"),
     "min of an array": ({"agg": {"r": "min(array(q.x))"}}, dt.UnsupportedTypeError, "array<double>"),
@@ -207,6 +275,115 @@ def test_a_stream_cannot_be_asked(spark, tmp_path):
     stream = spark.readStream.schema(frames["q"].schema).parquet(str(tmp_path / "q"))
     with pytest.raises(dt.ArgumentError, match="is a stream, and its rows answer"):
         dt.aggregate_join({"t": frames["t"], "q": stream}, on="q.x <= t.x", by="t", agg=AGG)
+
+
+def moments(spark, size: int, seed: int):
+    """Rows with a key, a time in seconds and a value, in the order of their times but for 3 seconds."""
+    random = np.random.default_rng(seed)
+    at = np.sort(random.uniform(0, 300, size) + random.uniform(0, 3, size)) - random.uniform(0, 3, size)
+    rows = [
+        (number, int(k), float(t), float(v))
+        for number, (k, t, v) in enumerate(
+            zip(random.integers(0, 3, size), at.clip(0.001), random.normal(0, 1, size).round(3), strict=True)
+        )
+    ]
+    rows.append((size, 9, 10_000.0, 0.0))  # closes all windows
+    frame = spark.createDataFrame(rows, "id INT, k INT, s DOUBLE, v DOUBLE")
+    return frame.selectExpr("id", "k", "timestamp_micros(CAST(s * 1e6 AS BIGINT)) AS ts", "v")
+
+
+@pytest.mark.parametrize("on", ["q.k = t.k", None, "q.k = t.k AND q.v < t.v"], ids=["key", "no key", "range"])
+def test_two_streams_give_what_batch_gives_across_a_restart(spark, tmp_path, on):
+    frames = {alias: moments(spark, 60, seed) for seed, alias in enumerate("tq")}
+    within = {("t", "q"): ("-10 seconds", "2 seconds")}
+    call = {"on": on, "by": "t", "agg": {"n": "count(*)", "mean": "avg(q.v)", "last": "last(q.id ORDER BY q.ts)"}}
+    streams = {}
+    for alias, frame in frames.items():
+        (tmp_path / alias).mkdir()
+        schema = frame.schema
+        source = spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / alias))
+        streams[alias] = source.withWatermark("ts", "5 seconds")
+
+    def arrive(first: int, last: int) -> None:
+        for alias, frame in frames.items():
+            for number in range(first, last, 20):
+                part = frame.where(f"id >= {number} AND id < {number + 20}").toArrow()
+                pq.write_table(part, tmp_path / alias / f"{number:03}.parquet")
+
+    def run() -> dict:
+        joined = dt.aggregate_join(streams, time="ts", within=within, **call)
+        writer = joined.selectExpr("t.id", "t.v", "n", "mean", "last").writeStream.format("parquet")
+        query = writer.option("checkpointLocation", str(tmp_path / "c")).trigger(availableNow=True)
+        query = query.start(str(tmp_path / "out"))
+        try:
+            assert query.awaitTermination(900)
+            return dt.metrics(query)
+        finally:
+            query.stop()
+
+    arrive(0, 40)
+    run()
+    early = spark.read.parquet(str(tmp_path / "out")).count()
+    arrive(40, 80)
+    counted = run()
+    assert counted["late"] == 0
+    assert 0 < early < 60
+    batch = dt.aggregate_join(frames, time="ts", within=within, **call).where("t.k < 9")
+    wanted = batch.selectExpr("t.id", "t.v", "n", "mean", "last").orderBy("id").collect()
+    assert sum(row.n for row in wanted) > 10
+    assert spark.read.parquet(str(tmp_path / "out")).orderBy("id").collect() == wanted
+    assert counted["held_rows"] <= 2 + 2 * 3
+
+
+def test_two_streams_say_what_they_do(spark, tmp_path, capsys):
+    frames = {alias: moments(spark, 5, 1) for alias in "tq"}
+    streams = {}
+    for alias, frame in frames.items():
+        (tmp_path / alias).mkdir()
+        streams[alias] = spark.readStream.schema(frame.schema).parquet(str(tmp_path / alias))
+    marked = {alias: stream.withWatermark("ts", "5 seconds") for alias, stream in streams.items()}
+    call = {"on": "q.k = t.k", "by": "t", "agg": {"n": "count(*)"}, "time": "ts", "within": "10 seconds"}
+    dt.explain(dt.aggregate_join(marked, **call))
+    text = capsys.readouterr().out
+    assert "aggregate join, streams t and q, how='left': for each row of t, without forming pairs" in text
+    assert "comes out once the watermark has passed the end of its window" in text
+    with pytest.raises(dt.UnboundedJoinError, match="without within="):
+        dt.aggregate_join(marked, **{**call, "time": None, "within": None})
+    with pytest.raises(dt.UnboundedJoinError, match="has no watermark"):
+        dt.aggregate_join(streams, **call)
+    with pytest.raises(dt.ArgumentError, match="within= without time="):
+        dt.aggregate_join(marked, **{**call, "time": None})
+    with pytest.raises(dt.ArgumentError, match="has to form the pairs"):
+        dt.aggregate_join(marked, **{**call, "agg": {"m": "median(q.v)"}})
+    with pytest.raises(dt.ArgumentError, match="has to form the pairs"):
+        dt.aggregate_join(marked, **{**call, "on": "q.id < t.id AND q.v < t.v"})
+    with pytest.raises(dt.ArgumentError, match="of two streams"):
+        dt.aggregate_join(marked, **call, broadcast="q")
+
+
+def test_a_window_is_a_condition(spark):
+    frames = {alias: moments(spark, 80, seed) for seed, alias in enumerate("tq")}
+    agg = {"n": "count(*)", "total": "sum(q.id)"}
+    numbers = {alias: frame.selectExpr("*", "unix_micros(ts) AS m") for alias, frame in frames.items()}
+    asked = "q.k = t.k AND q.ts BETWEEN t.ts - INTERVAL 10 SECONDS AND t.ts"
+    ways = [
+        dt.aggregate_join(numbers, on=asked, by="t", agg=agg),
+        dt.aggregate_join(
+            numbers, on="q.k = t.k", time="ts", within={("q", "t"): dt.after("10 seconds")}, by="t", agg=agg
+        ),
+        dt.aggregate_join(
+            numbers, on="q.k = t.k", time="m", within={("t", "q"): (-10_000_000, 0)}, by="t", agg=agg, broadcast=False
+        ),
+    ]
+    answers = [way.orderBy("t.id").collect() for way in ways]
+    assert answers[0] == answers[1] == answers[2]
+    both = dt.aggregate_join(frames, time="ts", within="10 seconds", by="t", agg=agg).agg(F.sum("n")).first()[0]
+    pairs = (
+        frames["t"]
+        .alias("t")
+        .join(frames["q"].alias("q"), F.expr("abs(timestampdiff(MICROSECOND, t.ts, q.ts)) <= 1e7"))
+    )
+    assert both == pairs.count()
 
 
 def test_what_others_call_the_arguments(spark):

@@ -17,22 +17,24 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.columns.broadcast import broadcast_blocks
+from dovetail.columns.broadcast import broadcast_parts
 from dovetail.columns.codes import LOWEST
-from dovetail.columns.encode import Keys, group_numbers
-from dovetail.columns.layout import COUNTERS, POINT_PAYLOAD, SEGMENT, TURN, columns_of
+from dovetail.columns.encode import Keys, group_numbers, routing_points, usable, usable_rows
+from dovetail.columns.hashing import row_hashes
+from dovetail.columns.layout import COUNTERS, KEY, POINT_PAYLOAD, SEGMENT, TURN, columns_of
 from dovetail.columns.search import grouped_runs
-from dovetail.columns.segments import cast_columns, concat, nulls, unpack
+from dovetail.columns.segments import binary_column, cast_columns, concat, nulls, pack, take_unchecked, unpack
 from dovetail.families.aggregate.compiled import Index
 from dovetail.families.aggregate.finish import matches, results
-from dovetail.families.aggregate.kernel import Piece, State, merged, states
-from dovetail.families.aggregate.overlaps import whole_states
+from dovetail.families.aggregate.kernel import Piece, State, merged, picked, states
+from dovetail.families.aggregate.overlaps import RankIndex
 from dovetail.families.aggregate.stages import (
+    ANSWERING,
+    ASKING,
     BEFORE,
     BETWEEN,
     BEYOND,
     COVERED,
-    ID,
     NOTE,
     NOTES,
     TOTALS,
@@ -124,9 +126,9 @@ class MergeStage(ResultStage):
             parts.append(total)
             rows.append(covering)
         if at_work.visits:
-            visits = concat(at_work.visits)
-            parts.append(list(visits.columns[2:]))
-            rows.append(_placed(residents.column(ID).to_numpy(), visits.column(ID).to_numpy()))
+            visitors, more = self._elsewhere(concat(at_work.visits), residents)
+            parts.append(more)
+            rows.append(visitors)
         state = parts[0]
         if len(parts) > 1:
             leaves = [pa.concat_arrays(list(columns)) for columns in zip(*parts, strict=True)]
@@ -140,6 +142,27 @@ class MergeStage(ResultStage):
             at_work.counted[at] += value
         return out
 
+    def _elsewhere(self, visits: pa.RecordBatch, residents: pa.RecordBatch) -> tuple[Index, State]:
+        """The rows that have asked in other cells, by their keys, and what those cells have answered."""
+        count = self.key_counts[ASKING]
+        keys, asked = self.asking_keys(residents), list(visits.columns[:count])
+        # Most rows ask at home alone: a hash tells which need to be looked at.
+        names = columns_of(KEY, count)
+        hashes, wanted = (row_hashes(pa.RecordBatch.from_arrays(some, names=names), count) for some in (keys, asked))
+        known = np.unique(wanted)
+        at = np.minimum(np.searchsorted(known, hashes), known.size - 1)
+        # A row with NULL among its keys has asked nowhere, and under the NULL lies any value.
+        rows = np.flatnonzero((known[at] == hashes) & usable(keys))
+        own, numbers = self.numbered([key.take(rows) for key in keys], asked)
+        order = np.argsort(numbers, kind="stable")
+        groups = 1 + int(max(own.max(initial=0), numbers.max(initial=0)))
+        ends = np.cumsum(np.bincount(numbers, minlength=groups))
+        begins = np.concatenate([np.zeros(1, dtype=np.int64), ends[:-1]])
+        if not np.isin(numbers, own).all():
+            raise RuntimeError("states came home to a cell that does not know their rows: please report this")
+        state = merged(self.spec, list(visits.columns[count + 1 :]), [Piece(order, begins, ends)], groups)
+        return rows, picked(self.spec, state, own)
+
     def _covered(self, totals: list[pa.RecordBatch], residents: pa.RecordBatch) -> tuple[Index, State]:
         """The rows that cover cells as a whole, and what those cells add to their states."""
         covered, beyond = (residents.column(name).to_numpy() for name in (COVERED, BEYOND))
@@ -152,8 +175,7 @@ class MergeStage(ResultStage):
         covered, beyond = covered[rows], beyond[rows]
         groups, asked = np.zeros(cells.size, dtype=np.int64), np.zeros(rows.size, dtype=np.int64)
         if equal:
-            first = len(self.spec.payload)
-            keys: Keys = [column.take(rows) for column in residents.columns[first : first + equal]]
+            keys: Keys = [column.take(rows) for column in self.asking_keys(residents)[:equal]]
             groups, asked = group_numbers(self.spec.step.equalities, list(known.columns[:equal]), keys)
         count = 1 + int(max(groups.max(initial=0), asked.max(initial=0)))
         wanted = [(np.arange(cells.size), covered, beyond - 1)]
@@ -174,40 +196,51 @@ def _cells_within(cells: Index, groups: Index, count: int, some: Index, asked: I
     return Piece(order, *grouped_runs(cells[order], starts, asked, low, high))
 
 
-def _placed(numbers: Index, wanted: Index) -> Index:
-    """Where each wanted number is among distinct ones."""
-    order = np.argsort(numbers)
-    found = order[np.minimum(np.searchsorted(numbers, wanted, sorter=order), numbers.size - 1)]
-    if not np.array_equal(numbers[found], wanted):
-        raise RuntimeError("a task that ran again read its rows in another order: run the join once more")
-    return found
+@dataclass(frozen=True)
+class IndexStage(Stage):
+    """Rows of the answering side in; one value out that holds them, in its order: to sort it again costs nothing."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once a task."""
+        held = list(batches)
+        if held:
+            yield pa.RecordBatch.from_arrays([binary_column([pack(self._sorted(concat(held)))])], names=[SEGMENT])
+
+    def _sorted(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        count, axes = self.key_counts[ANSWERING], self.spec.step.axes
+        chosen = usable_rows(list(rows.columns[:count]))
+        if chosen is not None:
+            rows = rows.take(chosen)
+        axis = axes[self.spec.overlap[0] if self.spec.overlap else 0] if axes else None
+        if axis is None or axis.kind == "rank" or (self.spec.overlap and self.spec.counting):
+            return rows
+        return take_unchecked(rows, np.argsort(routing_points(axis, list(rows.columns[:count]))))
 
 
 @dataclass(frozen=True)
 class BroadcastStage(ResultStage):
-    """Asking rows in, and with them the whole answering side packed into one value; results out.  No shuffle."""
-
-    packed: bool = False
-    """Whether rows come as segments, each with that value: those of a stream."""
+    """Asking rows in, as segments, and with them the parts of the whole answering side; results out.  No shuffle."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
         answering: pa.RecordBatch | None = None
+        ranks: RankIndex | None = None
         opened = False
         counted = [0] * len(METRICS)
         payload = len(self.spec.payload)
-        for block, value in broadcast_blocks(batches, packed=self.packed):
+        for block, parts in broadcast_parts(batches):
             if not opened:
-                # Spark may see that the small side is empty, and then nobody packs it.
-                answering, opened = unpack(value.as_buffer()) if value.is_valid else None, True
+                # Where the small side is empty, nobody packs it.
+                answering, opened = concat(unpack(part) for part in parts) if parts else None, True
             began = time.perf_counter_ns()
+            if answering is not None and self.spec.overlap is not None and ranks is None:
+                ranks = RankIndex(self.spec, answering)
             keys = self.asking_keys(block)
             rows = block.num_rows
             if answering is None:
                 state = empty_state(self.spec, rows)
             else:
-                answer = states if self.spec.overlap is None else whole_states
-                state = answer(self.spec, answering, keys)
+                state = states(self.spec, answering, keys) if ranks is None else ranks.states(keys)
             out, found = self.rows_out(list(block.columns[:payload]), state)
             spent = (time.perf_counter_ns() - began) // 1000
             for at, more in ((1, rows), (2, found), (3, spent), (5, out.num_rows)):

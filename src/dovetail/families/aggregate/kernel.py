@@ -19,7 +19,7 @@ from dovetail.columns.codes import HIGHEST, LOWEST, Codes, joint_codes, order_co
 from dovetail.columns.encode import Boxes, Keys, Points, encode, usable_rows
 from dovetail.columns.search import grouped_runs
 from dovetail.columns.segments import nulls
-from dovetail.conditions.comparison import Kind, Step
+from dovetail.conditions.comparison import Kind
 from dovetail.families.aggregate.compiled import (
     Index,
     least_ranges,
@@ -28,6 +28,7 @@ from dovetail.families.aggregate.compiled import (
     moment_ranges,
     pair_ranges,
 )
+from dovetail.families.aggregate.compiled_fixed import fixed_ranges, fixed_unit
 from dovetail.families.aggregate.compiled_ranges import block_ranges, merged_blocks
 from dovetail.families.aggregate.spec import LIMB_BITS, AggregateSpec, Measure
 
@@ -58,18 +59,35 @@ def states(spec: AggregateSpec, points: pa.RecordBatch, box_keys: Keys) -> State
         points = points.take(point_rows)
     asked = box_keys if box_rows is None else [key.take(box_rows) for key in box_keys]
     leaves = leaf_state(spec, points.columns[keys:], points.num_rows)
-    found = merged(spec, leaves, pieces(spec.step, list(points.columns[:keys]), asked), len(asked[0]))
-    if box_rows is None:
-        return found
-    # A NULL among the keys matches nothing.
-    places = np.full(rows, -1, dtype=np.int64)
-    places[box_rows] = np.arange(box_rows.size)
-    return picked(spec, found, places)
+    own, boxes = encode(spec.step, list(points.columns[:keys]), asked)
+    order = search_order(boxes)
+    found = merged(spec, leaves, pieces_of(own, ordered_boxes(boxes, order)), len(boxes))
+    return put_back(spec, found, order if box_rows is None else box_rows[order], rows)
 
 
-def pieces(step: Step, point_keys: Keys, box_keys: Keys) -> Iterator[Piece]:
-    """Where the matches of each row lie; sides without NULL keys."""
-    return pieces_of(*encode(step, point_keys, box_keys))
+def search_order(boxes: Boxes) -> Index:
+    """The order in which rows are looked up: neighbours find what they ask for in the cache.
+
+    A million searches at random in a million values take 0.4 s, and 0.03 s in their order.
+    """
+    if not boxes.low.shape[0]:
+        return np.argsort(boxes.numbers)
+    # Of ranges that are open below, all begin at one place.
+    low = boxes.low[0]
+    open_below = low.size > 0 and bool((low == LOWEST).all())
+    return grouped_order(np.argsort(boxes.high[0] if open_below else low), boxes.group)
+
+
+def ordered_boxes(boxes: Boxes, order: Index) -> Boxes:
+    """The boxes in another order."""
+    return Boxes(boxes.low[:, order], boxes.high[:, order], None if boxes.group is None else boxes.group[order])
+
+
+def put_back(spec: AggregateSpec, state: State, rows: Index, count: int) -> State:
+    """The states of some rows, by their numbers, as those of all `count` rows; the others have no match."""
+    places = np.full(count, -1, dtype=np.int64)
+    places[rows] = np.arange(rows.size)
+    return picked(spec, state, places)
 
 
 def pieces_of(points: Points, boxes: Boxes) -> Iterator[Piece]:
@@ -102,12 +120,20 @@ def _limits(boxes: Boxes, axis: int) -> tuple[Codes, Codes]:
 
 def by_group(points: Points, codes: Codes, groups: int) -> tuple[Index, Index]:
     """The points in the order of their groups and codes, and where each group begins."""
-    order = np.argsort(codes)  # of equal codes any order will do, and this one is fastest
-    if points.group is not None:
-        order = order[np.argsort(points.group[order], kind="stable")]
+    order = grouped_order(np.argsort(codes), points.group)  # of equal codes any order will do, and this one is fastest
     starts = np.zeros(groups + 1, dtype=np.int64)
     np.cumsum(np.bincount(points.numbers, minlength=groups), out=starts[1:])
     return order, starts
+
+
+def grouped_order(order: Index, group: Index | None) -> Index:
+    """An order of rows, taken apart by their groups."""
+    if group is None:
+        return order
+    found = group[order]
+    # NumPy sorts numbers of 16 bits by their digits, in a tenth of the time.
+    few = found.size > 0 and int(found.max()) < 1 << 16
+    return order[np.argsort(found.astype(np.uint16) if few else found, kind="stable")]
 
 
 # --------------------------------------------------------------------------------------------------------------
@@ -204,11 +230,17 @@ class _Adding:
 
     def __init__(self, leaves: list[Numbers], rows: int) -> None:
         self._leaves = leaves
+        # Counts without NULL are the lengths of ranges, and most sums of doubles meet nothing infinite.
+        self._constants = [_constant(values) for values in leaves]
         self._totals = [np.zeros(rows, dtype=np.int64) for _ in leaves]
 
     def add(self, piece: Piece) -> None:
         """Merge the leaves of a piece into the totals."""
-        for values, total in zip(self._leaves, self._totals, strict=True):
+        for values, constant, total in zip(self._leaves, self._constants, self._totals, strict=True):
+            if constant is not None:
+                if constant:
+                    total += piece.sign * constant * (piece.end - piece.begin)
+                continue
             sums = np.zeros(piece.order.size + 1, dtype=np.int64)
             np.cumsum(values[piece.order], out=sums[1:])
             total += piece.sign * (sums[piece.end] - sums[piece.begin])
@@ -218,17 +250,28 @@ class _Adding:
         return [pa.array(total) for total in self._totals]
 
 
+def _constant(values: Numbers) -> int | None:
+    """The number that all values are, if they are."""
+    if not values.size:
+        return 0
+    return int(values[0]) if bool((values == values[0]).all()) else None
+
+
 class _Pairing:
-    """Sums of doubles with their errors."""
+    """Sums of doubles with their errors: by prefix sums in fixed point where no bit is lost, and else by a tree."""
 
     def __init__(self, leaves: list[Numbers], rows: int) -> None:
         self._leaves = leaves
+        self._unit = None if leaves[1].any() else fixed_unit(leaves[0])
         self._high, self._low = np.zeros(rows), np.zeros(rows)
 
     def add(self, piece: Piece) -> None:
         """Merge the leaves of a piece into the sums."""
         high, low = self._leaves
-        sums = pair_ranges(high[piece.order], low[piece.order], piece.begin, piece.end)
+        if self._unit is None:
+            sums = pair_ranges(high[piece.order], low[piece.order], piece.begin, piece.end)
+        else:
+            sums = fixed_ranges(high[piece.order], self._unit, piece.begin, piece.end)
         merge_pairs_into(self._high, self._low, *sums)
 
     def state(self) -> State:

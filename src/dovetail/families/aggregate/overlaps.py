@@ -20,9 +20,19 @@ import pyarrow as pa
 from dovetail.columns.cells import spans
 from dovetail.columns.codes import HIGHEST, LOWEST, Codes, Mask
 from dovetail.columns.encode import Boxes, Keys, Points, encode, routing_boxes, routing_points, usable_rows
-from dovetail.columns.search import grouped_runs
+from dovetail.columns.search import grouped_runs, passed
 from dovetail.families.aggregate.compiled import Index
-from dovetail.families.aggregate.kernel import Piece, State, by_group, leaf_state, merged, picked, pieces_of
+from dovetail.families.aggregate.kernel import (
+    Piece,
+    State,
+    by_group,
+    grouped_order,
+    leaf_state,
+    merged,
+    ordered_boxes,
+    pieces_of,
+    put_back,
+)
 from dovetail.families.aggregate.router import Routing, Visits, modulo
 from dovetail.families.aggregate.spec import AggregateSpec
 
@@ -106,18 +116,17 @@ def overlap_states(
     spec: AggregateSpec, answering: pa.RecordBatch, roles: Roles, box_keys: Keys, at_home: Mask
 ) -> State:
     """What a cell adds to the state of each row that asks in it; `at_home` are those whose home it is."""
+    assert spec.overlap is not None
     count, rows = len(spec.step.point_keys), len(box_keys[0])
     usable = usable_rows(box_keys)
     if usable is not None:
         box_keys, at_home = [key.take(usable) for key in box_keys], at_home[usable]
     points, boxes = encode(spec.step, list(answering.columns[:count]), box_keys)
     leaves = leaf_state(spec, list(answering.columns[count:]), answering.num_rows)
-    state = merged(spec, leaves, _pieces(spec, points, boxes, roles, at_home), len(boxes))
-    if usable is None:
-        return state
-    places = np.full(rows, -1, dtype=np.int64)
-    places[usable] = np.arange(usable.size)
-    return picked(spec, state, places)
+    order = grouped_order(np.argsort(boxes.low[spec.overlap[1]]), boxes.group)
+    found = _pieces(spec, points, ordered_boxes(boxes, order), roles, at_home[order])
+    state = merged(spec, leaves, found, len(boxes))
+    return put_back(spec, state, order if usable is None else usable[order], rows)
 
 
 def whole_states(spec: AggregateSpec, answering: pa.RecordBatch, box_keys: Keys) -> State:
@@ -131,6 +140,60 @@ def whole_states(spec: AggregateSpec, answering: pa.RecordBatch, box_keys: Keys)
     begin, end = (routing_points(spec.step.axes[axis], keys) for axis in spec.overlap)
     roles = np.where(begin > end, ANYWHERE, BEGINS | ENDS)
     return overlap_states(spec, answering, roles, box_keys, np.ones(len(box_keys[0]), dtype=np.bool_))
+
+
+class RankIndex:
+    """The whole matched side by its begins and by its ends, sorted once for all blocks of asking rows.
+
+    For inputs without keys whose intervals do not end before they begin; blocks that hold such intervals, or other
+    inputs, go through :func:`whole_states`.
+    """
+
+    def __init__(self, spec: AggregateSpec, answering: pa.RecordBatch) -> None:
+        assert spec.overlap is not None
+        self._spec, self._answering = spec, answering
+        count = len(spec.step.point_keys)
+        usable = usable_rows(list(answering.columns[:count]))
+        rows = answering if usable is None else answering.take(usable)
+        keys = list(rows.columns[:count])
+        begin, end = (routing_points(spec.step.axes[axis], keys) for axis in spec.overlap)
+        self._plain = not spec.step.equalities and not bool((begin > end).any())
+        if self._plain:
+            # To count rows, it does not matter which they are: sorting takes a sixth of the time of finding the order.
+            self._leaves = leaf_state(spec, list(rows.columns[count:]), rows.num_rows)
+            self._begun, self._ended = (_in_order(codes, counting=spec.counting) for codes in (begin, end))
+
+    def states(self, box_keys: Keys) -> State:
+        """The states of a block of rows."""
+        spec, size = self._spec, len(box_keys[0])
+        if not self._plain:
+            return whole_states(spec, self._answering, box_keys)
+        usable = usable_rows(box_keys)
+        keys = box_keys if usable is None else [key.take(usable) for key in box_keys]
+        found = ends_of(spec, [routing_boxes(axis, keys) for axis in spec.step.axes])
+        if found.odd.any():
+            return whole_states(spec, self._answering, box_keys)
+        asking = np.flatnonzero(~found.empty) if found.empty.any() else np.arange(found.begin.size)
+        asking = asking[np.argsort(found.begin[asking])]
+        begin, end = found.begin[asking], found.end[asking]
+        none = np.zeros(asking.size, dtype=np.int64)
+        ended = passed(self._ended.codes, begin, strict=True)
+        ranges = [Piece(self._begun.order, none, passed(self._begun.codes, end, strict=False))]
+        ranges.append(Piece(self._ended.order, none, ended, sign=-1))
+        state = merged(spec, self._leaves, ranges, asking.size)
+        return put_back(spec, state, asking if usable is None else usable[asking], size)
+
+
+class _InOrder(NamedTuple):
+    order: Index
+    codes: Codes
+
+
+def _in_order(codes: Codes, *, counting: bool) -> _InOrder:
+    if counting:
+        return _InOrder(np.empty(0, dtype=np.int64), np.sort(codes))
+    order = np.argsort(codes)
+    return _InOrder(order, codes[order])
 
 
 def _pieces(spec: AggregateSpec, points: Points, boxes: Boxes, roles: Roles, at_home: Mask) -> Iterator[Piece]:
@@ -159,6 +222,8 @@ class _Chosen(NamedTuple):
 
 
 def _chosen(points: Points, rows: Index) -> _Chosen:
+    if rows.size == len(points):
+        return _Chosen(rows, points)
     group = None if points.group is None else points.group[rows]
     return _Chosen(rows, Points(points.coordinates[:, rows], group))
 

@@ -12,7 +12,6 @@ whole, and a row asks in every cell that it touches.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -21,10 +20,19 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.columns import spark_hash
-from dovetail.columns.cells import Bounds, cells_of, loads, quantiles, spans
+from dovetail.columns.cells import (
+    NO_BOUNDS,
+    Bounds,
+    cells_of,
+    hash_slices,
+    loads,
+    pack_cells,
+    quantiles,
+    spans,
+    unpack_cells,
+)
 from dovetail.columns.codes import HIGHEST, LOWEST, Codes
 from dovetail.columns.encode import Keys, routing_boxes, routing_points
-from dovetail.columns.segments import pack, unpack
 from dovetail.conditions.comparison import Step
 from dovetail.families.aggregate.compiled import Index
 
@@ -154,21 +162,13 @@ class Routing:
 
     def to_buffer(self) -> pa.Buffer:
         """The routing as bytes, for its way to the workers."""
-        head = {"mode": self.mode, "axis": self.axis, "bounds": int(self.bounds.hash.size)}
-        padded = [np.append(column, np.full(self.cells - column.size, LOWEST)) for column in self.bounds]
-        batch = pa.RecordBatch.from_arrays(
-            [*(pa.array(column) for column in padded), pa.array(self.numbers)], names=["hash", "value", "tie", "number"]
-        )
-        return pack(batch.replace_schema_metadata({"routing": json.dumps(head)}))
+        return pack_cells({"mode": self.mode, "axis": self.axis}, self.bounds, number=self.numbers)
 
     @classmethod
     def from_buffer(cls, buffer: pa.Buffer | bytes) -> Routing:
         """The inverse of :meth:`to_buffer`."""
-        batch = unpack(buffer)
-        head = json.loads(batch.schema.metadata[b"routing"])
-        hashes, value, tie, number = (column.to_numpy() for column in batch.columns)
-        size = head["bounds"]
-        return cls(head["mode"], head["axis"], Bounds(hashes[:size], value[:size], tie[:size]), number)
+        head, bounds, (numbers,) = unpack_cells(buffer)
+        return cls(head["mode"], head["axis"], bounds, numbers)
 
 
 def modulo(numbers: Index, cells: int) -> Index:
@@ -193,12 +193,9 @@ def _both(one: tuple[Index, Index], other: tuple[Index, Index]) -> tuple[Index, 
 def without_sample(step: Step, partitions: int) -> Routing:
     """A routing that knows nothing of the data: slices of the hash of the key, or answering rows spread at random."""
     numbers = spark_hash.cell_numbers(np.arange(partitions), partitions)
-    empty = np.empty(0, dtype=np.int64)
     if not step.equalities:
-        return Routing("spread", 0, Bounds(empty, empty, empty), numbers)
-    cuts = np.array([LOWEST + (c * (1 << 64)) // partitions for c in range(1, partitions)], dtype=np.int64)
-    floor = np.full(cuts.size, LOWEST)
-    return Routing("order", 0, Bounds(cuts, floor, floor), numbers)
+        return Routing("spread", 0, NO_BOUNDS, numbers)
+    return Routing("order", 0, hash_slices(partitions), numbers)
 
 
 def fit(

@@ -113,6 +113,11 @@ class AggregateSpec:
         return (upper[0], lower[0]) if same and begins.kind == ends.kind != "rank" else None
 
     @property
+    def counting(self) -> bool:
+        """Whether all that is asked is how many rows match, whichever they are."""
+        return all(measure.kind == "rows" for measure in self.measures)
+
+    @property
     def exhaustive(self) -> bool:
         """Whether a row has to look at every cell that its range touches: no cell can be covered as a whole."""
         if self.overlap is not None:

@@ -6,7 +6,10 @@
 
 :mod:`dovetail.families.aggregate.join_stages` has the stages after them.
 Batches of the answering side have its keys, its arguments and, where there are equality keys, their hash; those of the
-asking side its payload, its keys, the hash and the number of the row.  The routing comes last, on the first row.
+asking side its payload, its keys and the hash.  The routing comes last, on the first row.
+
+What a row matches depends on its keys alone, so its keys are its name: rows with the same keys have the same states.  A
+task that Spark runs again may read its rows in another order, and every row still goes where it went before.
 """
 
 from __future__ import annotations
@@ -24,11 +27,12 @@ import pyarrow as pa
 from dovetail.columns import spark_hash
 from dovetail.columns.codes import Codes, order_codes
 from dovetail.columns.encode import Keys, group_numbers, keys_from, routing_boxes, routing_points, usable_rows
-from dovetail.columns.hashing import mix_into, row_hashes
+from dovetail.columns.hashing import row_hashes
 from dovetail.columns.layout import CELL_NUMBER, COPIES, FITTED, KEY, POINT_PAYLOAD, SEGMENT, TURN, Source, columns_of
 from dovetail.columns.partition import group_by_cell, group_rows_by_cell, shuffle_batch
 from dovetail.columns.sampling import sampled_sides
 from dovetail.columns.segments import binary_column, blocks, concat, pack, routing_and_rows, unpack
+from dovetail.conditions.comparison import Kind
 from dovetail.families.aggregate.compiled import Index
 from dovetail.families.aggregate.kernel import Piece, State, leaf_state, merged, picked, states
 from dovetail.families.aggregate.overlaps import BEGINS, ENDS, overlap_states, route_boxes, route_points
@@ -40,8 +44,8 @@ ANSWERING, ASKING = 0, 1
 
 ROLE = "role"
 """What a row is to its cell, where intervals overlap."""
-ID, HOME, COVERED, BEYOND, ASKS, OF_CELL = "id", "home", "covered", "beyond", "asks", "cell"
-"""The number of an asking row, its home, the cells that it covers, whether it asks at home, and the cell of a state."""
+HOME, COVERED, BEYOND, ASKS, OF_CELL = "home", "covered", "beyond", "asks", "cell"
+"""The home of an asking row, the cells that it covers, whether it asks at home, and the cell of a state."""
 
 BEFORE, BETWEEN = 0, 1
 """The two totals of a cell of intervals: for rows that begin behind it, and for rows that it lies within."""
@@ -69,6 +73,17 @@ class Stage:
         """The keys of asking rows, as they come from Spark."""
         sources = (None,) * self.key_counts[ASKING] if self.sources is None else self.sources
         return keys_from(block, sources, len(self.spec.payload))
+
+    def numbered(self, left: Keys, right: Keys) -> tuple[Index, Index]:
+        """Asking keys of two tables as common numbers: rows with the same number have the same matches."""
+        step = self.spec.step
+        kinds: list[Kind] = ["int"] * len(step.box_keys)
+        kinds[: len(step.equalities)] = step.equalities
+        for axis in step.axes:
+            for edge in (axis.low, axis.high):
+                if edge is not None:
+                    kinds[edge.key] = axis.kind
+        return group_numbers(tuple(kinds), left, right)
 
     @property
     def travelling(self) -> int:
@@ -175,14 +190,13 @@ class RouteStage(Stage):
 
     def _asking(self, routing: Routing, block: pa.RecordBatch, notes: Index) -> Iterator[pa.RecordBatch]:
         payload, size = len(self.spec.payload), block.num_rows
+        width = payload + self.travelling
         keys = self.asking_keys(block)
-        numbers = block.column(block.num_columns - 1)
-        hashes = np.zeros(size, dtype=np.int64)
-        if self.hashed:
-            hashes = order_codes(block.column(payload + self.travelling), "int")
-        named = columns_of(KEY, len(keys))
-        key_rows = pa.RecordBatch.from_arrays(keys, names=named)
-        spread = _scattered(numbers.to_numpy())
+        hashes = order_codes(block.column(width), "int") if self.hashed else np.zeros(size, dtype=np.int64)
+        key_rows = pa.RecordBatch.from_arrays(keys, names=columns_of(KEY, len(keys)))
+        # Rows that ask nowhere may go anywhere, but to the same place if their task runs again.
+        home = modulo(row_hashes(block, width), routing.cells)
+        spread = row_hashes(key_rows, len(keys))
         chosen = usable_rows(keys)
         rows = np.arange(size) if chosen is None else chosen
         if chosen is not None:
@@ -191,16 +205,15 @@ class RouteStage(Stage):
             visits = routing.boxes(self.spec.step, hashes, keys, spread[rows], exhaustive=self.spec.exhaustive)
         else:
             visits = route_boxes(self.spec, routing, hashes, keys, spread[rows])
-        home = modulo(spread, routing.cells)
         covered, beyond = np.full((2, size), -1, dtype=np.int64)
-        home[rows], covered[rows], beyond[rows] = visits.home, visits.covered, visits.beyond
+        covered[rows], beyond[rows] = visits.covered, visits.beyond
         visitor, cell = rows[visits.rows], visits.cells
+        home[visitor] = visits.home[visits.rows]
         at_home = cell == home[visitor]
         asks = np.zeros(size, dtype=np.bool_)
         asks[visitor[at_home]] = True
         residents = pa.RecordBatch.from_arrays(
-            [*block.columns[:payload], *key_rows.columns, numbers],
-            names=[*columns_of(POINT_PAYLOAD, payload), *named, ID],
+            block.columns[:width], names=[*columns_of(POINT_PAYLOAD, payload), *columns_of(KEY, self.travelling)]
         )
         for name, values in ((COVERED, covered), (BEYOND, beyond), (ASKS, asks)):
             residents = residents.append_column(name, pa.array(values))
@@ -208,16 +221,9 @@ class RouteStage(Stage):
         yield shuffle_batch(routing.numbers, RESIDENTS, table, bounds, notes)
         away = np.flatnonzero(~at_home)
         if away.size:
-            visitors = key_rows.append_column(ID, numbers).append_column(HOME, pa.array(home))
+            visitors = key_rows.append_column(HOME, pa.array(home))
             table, bounds = group_rows_by_cell(visitors, visitor[away], cell[away], routing.cells)
             yield shuffle_batch(routing.numbers, VISITORS, table, bounds, notes)
-
-
-def _scattered(numbers: Index) -> Index:
-    """Row numbers without the pattern of tasks."""
-    total = np.zeros(numbers.size, dtype=np.int64)
-    mix_into(total, numbers)
-    return total
 
 
 @dataclass(frozen=True)
@@ -250,19 +256,16 @@ class AnswerStage(Stage):
             sum(0 if rows is None else rows.num_rows for rows in (visitors, residents)),
             (time.perf_counter_ns() - began) // 1000,
         ]
-        empty = pa.RecordBatch.from_pydict({ID: pa.array([], pa.int64())})
+        empty = pa.RecordBatch.from_pydict({OF_CELL: pa.array([], pa.int64())})
         yield _sent(slots[cell % self.partitions], NOTES, empty.replace_schema_metadata({NOTE: json.dumps(counts)}))
 
     def _homecoming(self, residents: pa.RecordBatch, state: State) -> pa.RecordBatch:
-        """The rows of this home with their states, without the keys that nobody needs any more."""
-        kept = range(len(self.spec.payload) + len(self.spec.step.equalities))
-        rows = residents.select([*(residents.schema.names[at] for at in kept), ID, COVERED, BEYOND])
-        return _with_state(rows, state)
+        """The rows of this home with their states."""
+        return _with_state(residents.drop_columns([ASKS]), state)
 
     def _resident_states(self, answering: pa.RecordBatch | None, residents: pa.RecordBatch) -> State:
-        payload, count = len(self.spec.payload), self.key_counts[ASKING]
         asks = residents.column(ASKS).to_numpy(zero_copy_only=False)
-        keys = list(residents.columns[payload : payload + count])
+        keys = self.asking_keys(residents)
         if asks.all() or self.spec.overlap is not None:
             # Intervals that do not ask match nothing.
             return self._states(answering, keys, at_home=True)
@@ -286,11 +289,19 @@ class AnswerStage(Stage):
     ) -> Iterator[pa.RecordBatch]:
         if answering is None:
             return
-        state = self._states(answering, list(visitors.columns[: self.key_counts[ASKING]]), at_home=False)
+        count = self.key_counts[ASKING]
+        # Rows with the same keys have the same state, which is sent once.
+        numbers, _ = self.numbered(
+            list(visitors.columns[:count]), [key.slice(0, 0) for key in visitors.columns[:count]]
+        )
+        once = np.unique(numbers, return_index=True)[1]
+        if once.size < visitors.num_rows:
+            visitors = visitors.take(once)
+        state = self._states(answering, list(visitors.columns[:count]), at_home=False)
         # Where nothing matched, there is nothing to merge; of intervals, as many may have begun as have ended.
         found = np.flatnonzero(state[0].to_numpy() > 0) if self.spec.overlap is None else np.arange(visitors.num_rows)
         home = visitors.column(HOME).to_numpy()
-        rows = visitors.select([ID]).append_column(OF_CELL, pa.array(np.full(home.size, cell)))
+        rows = visitors.select(range(count)).append_column(OF_CELL, pa.array(np.full(home.size, cell)))
         table = _with_state(rows, state)
         homes, numbered = np.unique(home[found], return_inverse=True)
         ordered, bounds = group_rows_by_cell(table, found, numbered.astype(np.int64), homes.size)

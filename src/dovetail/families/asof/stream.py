@@ -39,7 +39,7 @@ import pyarrow as pa
 
 from dovetail.columns.codes import HIGHEST, Codes, Mask, valid_mask
 from dovetail.columns.layout import COUNTERS
-from dovetail.columns.segments import concat
+from dovetail.columns.segments import concat, in_utc
 from dovetail.families.asof.compiled import RowNumbers, last_before
 from dovetail.families.asof.encode import time_codes, usable
 from dovetail.families.asof.join_stages import PairStage
@@ -87,7 +87,7 @@ class AsofKernel:
     def push(self, side: int, rows: pa.RecordBatch) -> None:
         """Take in new rows; those before the watermark are late, and dropped."""
         self.counters["rows"] += rows.num_rows
-        rows = _in_utc(rows)
+        rows = in_utc(rows)
         if self._watermark is not None:
             late = time_codes(self.spec, rows, side) < self._watermark
             late &= valid_mask(rows.column(self.spec.times[side]))
@@ -285,17 +285,6 @@ class AsofKernel:
             name = f"{_LETTERS[side]}/{self._serial}"
             self._serial += 1
             held[name] = self._changes.stored[name] = concat(added)
-
-
-def _in_utc(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Timestamps marked as UTC: Spark marks them with the session's zone, and state outlives a session."""
-    columns = [
-        column.cast(pa.timestamp(column.type.unit, "UTC"))
-        if pa.types.is_timestamp(column.type) and column.type.tz not in (None, "UTC")
-        else column
-        for column in rows.columns
-    ]
-    return pa.RecordBatch.from_arrays(columns, names=rows.schema.names)
 
 
 def _serial_of(name: str) -> int:

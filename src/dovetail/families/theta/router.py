@@ -16,7 +16,6 @@ and the cell that holds the later of two starts owns the pair.
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -25,10 +24,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.columns import spark_hash
-from dovetail.columns.cells import Bounds, cells_of, spans
+from dovetail.columns.cells import NO_BOUNDS, Bounds, cells_of, hash_slices, pack_cells, spans, unpack_cells
 from dovetail.columns.codes import HIGHEST, LOWEST, Codes, order_codes, valid_mask
 from dovetail.columns.encode import Keys, routing_boxes, routing_points
-from dovetail.columns.segments import pack, unpack
 from dovetail.conditions.comparison import Step
 from dovetail.families.theta.kernel import Index
 
@@ -110,27 +108,13 @@ class Routing:
 
     def to_buffer(self) -> pa.Buffer:
         """The routing as bytes, for its way to the workers."""
-        head = {"mode": self.mode, "axes": self.axes, "bounds": self.bounds.hash.size}
-        # A batch has columns of one length; spread cells have no bounds at all.
-        padded = [np.append(column, np.full(self.cells - column.size, LOWEST)) for column in self.bounds]
-        columns = {
-            "hash": padded[0],
-            "value": padded[1],
-            "tie": padded[2],
-            "number": self.numbers,
-            "cost": self.cost,
-        }
-        batch = pa.RecordBatch.from_pydict({name: pa.array(column) for name, column in columns.items()})
-        return pack(batch.replace_schema_metadata({"routing": json.dumps(head)}))
+        head = {"mode": self.mode, "axes": self.axes}
+        return pack_cells(head, self.bounds, number=self.numbers, cost=self.cost)
 
     @classmethod
     def from_buffer(cls, buffer: pa.Buffer | bytes) -> Routing:
         """The inverse of :meth:`to_buffer`."""
-        batch = unpack(buffer)
-        head = json.loads(batch.schema.metadata[b"routing"])
-        hashes, value, tie, number, cost = (column.to_numpy() for column in batch.columns)
-        size = head["bounds"]
-        bounds = Bounds(hashes[:size], value[:size], tie[:size])
+        head, bounds, (number, cost) = unpack_cells(buffer)
         return cls(head["mode"], tuple(head["axes"]), bounds, number, cost)
 
 
@@ -138,12 +122,9 @@ def without_sample(step: Step, partitions: int) -> Routing:
     """A routing that knows nothing of the data: even slices of the key's hash, or points spread at random."""
     numbers = spark_hash.cell_numbers(np.arange(partitions), partitions)
     cost = np.ones(partitions)
-    empty = np.empty(0, dtype=np.int64)
     if not step.equalities:
-        return Routing("spread", (), Bounds(empty, empty, empty), numbers, cost)
-    cuts = np.array([LOWEST + (c * (1 << 64)) // partitions for c in range(1, partitions)], dtype=np.int64)
-    floor = np.full(cuts.size, LOWEST)
-    return Routing("axis", (), Bounds(cuts, floor, floor), numbers, cost)
+        return Routing("spread", (), NO_BOUNDS, numbers, cost)
+    return Routing("axis", (), hash_slices(partitions), numbers, cost)
 
 
 @dataclass(frozen=True)

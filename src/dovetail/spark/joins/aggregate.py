@@ -2,33 +2,44 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
-from dovetail.columns.layout import CELL_NUMBER, COUNTERS, KEY, POINT_PAYLOAD, ROW, SAMPLED_KEYS, SIDE, Source
+from dovetail.columns.layout import CELL_NUMBER, COUNTERS, KEY, POINT_PAYLOAD, SAMPLED_KEYS, SIDE, Source
 from dovetail.columns.sampling import DENSE, SPARSE
 from dovetail.columns.structs import nest
+from dovetail.conditions.forms import Band, Equality, Inequality, Predicate
+from dovetail.conditions.names import quoted
 from dovetail.conditions.tokens import may_be_random
 from dovetail.errors import ArgumentError
-from dovetail.families.aggregate.join_stages import METRICS, BroadcastStage, MergeStage
+from dovetail.families.aggregate.join_stages import METRICS, RESULT, BroadcastStage, IndexStage, MergeStage, ResultStage
 from dovetail.families.aggregate.router import without_sample
 from dovetail.families.aggregate.stages import ANSWERING, ASKING, AnswerStage, FitStage, RouteStage
+from dovetail.families.aggregate.stream import STREAM_METRICS, AggregateKernel, CellOfHash
 from dovetail.plan.aggregate import AggregatePlan
 from dovetail.plan.aggregate_calls import Argument, Call, TypedCall
+from dovetail.plan.aggregate_window import AskedWindow
+from dovetail.plan.theta import Facts
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, in_turn, segments_by_cell
 from dovetail.spark.carriers import arrow_type, carrier
-from dovetail.spark.frames import Side, filtered_sides, is_ansi
+from dovetail.spark.frames import Side, filtered_sides, identity, is_ansi
 from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import SEGMENTS, arrow_function
 from dovetail.spark.runtime.versions import apply_by_group
+from dovetail.spark.sizes import small_inputs
+from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
 from dovetail.spark.types import check_deterministic, comparison_type
 
+_TIME = "tm"
 _ARGUMENT = "a"
 """Prefix of the argument columns."""
 
@@ -55,8 +66,23 @@ def typed_calls(frames: Mapping[str, DataFrame], other: str, calls: Sequence[Cal
         if any(may_be_random(sql) for sql in call.arguments):
             check_deterministic(frames, list(call.arguments), f"agg[{call.name!r}]={call.text!r}")
         arguments = [_argument(sql, next(kinds), ansi=ansi) for sql in call.arguments]
-        typed.append(TypedCall(call, tuple(arguments), result.simpleString(), arrow_type(result)))
+        typed.append(TypedCall(call, tuple(arguments), result.simpleString(), arrow_type(result), result.json()))
     return typed
+
+
+def narrowed(frames: Mapping[str, DataFrame], facts: Facts, predicate: Predicate, calls: Sequence[TypedCall]) -> Facts:
+    """The facts with the size of what travels of an input that is too large as a whole: keys and arguments."""
+    found = dict(facts.sizes)
+    parts: list[Equality | Inequality | Band] = [*predicate.equalities, *predicate.inequalities, *predicate.bands]
+    for alias, frame in frames.items():
+        if alias in found or frame.isStreaming:
+            continue
+        sqls = [term.sql for part in parts for term in (part.left, part.right) if term.alias == alias]
+        sqls += [argument.sql for call in calls for argument in call.arguments]
+        if sqls:
+            named = [f"({sql}) AS {_ARGUMENT}{at}" for at, sql in enumerate(dict.fromkeys(sqls))]
+            found |= small_inputs({alias: Side.of(alias, frame).frame.selectExpr(*named)})
+    return replace(facts, sizes=found)
 
 
 def _types(matched: DataFrame, expressions: Sequence[str]) -> list[T.DataType]:
@@ -72,14 +98,14 @@ def _argument(sql: str, kind: T.DataType, *, ansi: bool) -> Argument:
 
 def aggregate_frame(frames: Mapping[str, DataFrame], plan: AggregatePlan) -> DataFrame:
     """The lazy frame that a plan describes: a struct column for the asking input, then the aggregates."""
-    handle = Handle(plan)
     columns = _Columns(plan, filtered_sides(frames, plan.filters))
-    recorder = Recorder(
-        f"dovetail({','.join(plan.inputs)})", plan.shuffle_partitions, streaming=bool(plan.streams), names=METRICS
-    )
-    handle.recorders.append(recorder)
-    rows = _broadcast(columns, recorder) if plan.broadcast else _shuffled(columns, recorder)
-    return attach(rows, handle)
+    name, names = f"dovetail({','.join(plan.inputs)})", METRICS if plan.window is None else STREAM_METRICS
+    recorder = Recorder(name, plan.shuffle_partitions, streaming=bool(plan.streams), names=names)
+    if plan.window is not None:
+        rows = _streamed(columns, recorder, identity(frames, plan.identity()), plan.window)
+    else:
+        rows = _broadcast(columns, recorder) if plan.broadcast else _shuffled(columns, recorder)
+    return attach(rows, Handle(plan, [recorder]))
 
 
 class _Columns:
@@ -114,21 +140,24 @@ class _Columns:
         return FlatSide(self.answering.frame, [*keys[:count], *arguments, *keys[count:]])
 
     def asking_side(self, *, hashed: bool = True) -> FlatSide:
-        """Payload, keys, hash, and the number of the row where states of it come together."""
+        """Payload, keys, hash."""
         keys, sources = self.keys(ASKING, hashed=hashed), self.sources()
         travelling = [key for key, source in zip(keys, sources, strict=False) if source is None]
-        columns = [*self.asking.payload_columns(), *travelling, *keys[len(sources) :]]
-        if hashed:
-            columns.append(f"monotonically_increasing_id() AS {ROW}")
-        return FlatSide(self.asking.frame, columns)
+        return FlatSide(self.asking.frame, [*self.asking.payload_columns(), *travelling, *keys[len(sources) :]])
 
     def schema(self) -> T.StructType:
         """What leaves a stage, with the counters last."""
         struct = self.asking.fields[self.plan.by]
         fields = [T.StructField(self.plan.by, T.StructType([T.StructField(f.name, f.dataType) for f in struct.fields]))]
-        results = _types(self.answering.frame, [call.call.sql for call in self.plan.calls])
-        fields += [T.StructField(call.call.name, kind) for call, kind in zip(self.plan.calls, results, strict=True)]
-        return T.StructType([*fields, T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
+        return T.StructType([*fields, *self.results(), T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
+
+    def results(self) -> list[T.StructField]:
+        """The columns of the aggregates."""
+        results = [
+            {"name": call.call.name, "type": json.loads(call.json), "nullable": True, "metadata": {}}
+            for call in self.plan.calls
+        ]
+        return T.StructType.fromJson({"type": "struct", "fields": results}).fields
 
     def named(self, stage: Stage) -> Stage:
         """A stage whose rows come out as the user sees them: the struct of the asking input, and named results."""
@@ -160,8 +189,10 @@ def _shuffled(columns: _Columns, recorder: Recorder) -> DataFrame:
         held=ANSWERING,
     )
     cells = segments_by_cell((columns.answering_side(), columns.asking_side()), routed)
-    answered = apply_by_group(cells, CELL_NUMBER, arrow_function(AnswerStage(spec, partitions)), SEGMENTS)
-    merging = columns.named(MergeStage(spec, partitions))
+    answered = apply_by_group(
+        cells, CELL_NUMBER, arrow_function(AnswerStage(spec, partitions, columns.sources())), SEGMENTS
+    )
+    merging = columns.named(MergeStage(spec, partitions, columns.sources()))
     return recorder.run(in_turn(answered, partitions), merging, columns.schema(), by=CELL_NUMBER)
 
 
@@ -171,9 +202,32 @@ def _sampling(columns: _Columns) -> Sampling:
     return Sampling(fit, (sampled[ANSWERING], sampled[ASKING]))
 
 
+def _streamed(columns: _Columns, recorder: Recorder, join: Mapping[str, str], window: AskedWindow) -> DataFrame:
+    plan, spec = columns.plan, columns.spec
+    stage = ResultStage(spec, sources=columns.sources())
+    hashed = len(spec.step.point_keys) + len(spec.arguments), len(spec.payload) + stage.travelling
+    sides = columns.answering_side(), columns.asking_side()
+    packed = []
+    for side, alias, name in ((ANSWERING, plan.other, window.times[1]), (ASKING, plan.by, window.times[0])):
+        cells = CellOfHash(hashed[side]) if stage.hashed else None
+        time = f"{quoted(alias)}.{quoted(name)} AS {_TIME}"
+        flat = FlatSide(sides[side].frame, [*sides[side].columns, time]).flat()
+        packed.append(flat.mapInArrow(arrow_function(PackRows(side, cells)), PACKED_ROWS))
+    payload = [
+        T.StructField(f"{POINT_PAYLOAD}{at}", field.dataType) for at, (_, field) in enumerate(columns.asking.payload)
+    ]
+    answers = columns.results()
+    fields = [*payload, *(T.StructField(f"{RESULT}{at}", field.dataType) for at, field in enumerate(answers))]
+    make = partial(AggregateKernel, stage, window.low, window.high)
+    rows = run_kernel(packed, make, recorder, fields, join, event_time=True)
+    named = [f"{RESULT}{at} AS {quoted(field.name)}" for at, field in enumerate(answers)]
+    return rows.selectExpr(*columns.asking.structs(POINT_PAYLOAD), *named)
+
+
 def _broadcast(columns: _Columns, recorder: Recorder) -> DataFrame:
-    stage = columns.named(BroadcastStage(columns.spec, sources=columns.sources(), packed=recorder.streaming))
+    stage = columns.named(BroadcastStage(columns.spec, sources=columns.sources()))
     joined = Joined(stage, columns.schema(), None)
     return broadcast_join(
-        columns.asking_side(hashed=False), columns.answering_side(hashed=False), joined, recorder
+        columns.asking_side(hashed=False), columns.answering_side(hashed=False), joined, recorder,
+        pack=IndexStage(columns.spec),
     )  # fmt: skip
