@@ -9,19 +9,17 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from sqlglot import TokenType
 
 from dovetail.conditions.clauses import MIRRORED, Clauses, Span
+from dovetail.conditions.distances import Metric
 from dovetail.conditions.forms import Predicate, Term
 from dovetail.conditions.literals import Value
+from dovetail.conditions.names import bare
 from dovetail.conditions.predicates import parse
 from dovetail.conditions.tokens import read
 from dovetail.errors import PredicateError
-
-Metric = Literal["line", "euclidean", "haversine"]
-"""How distances are measured."""
 
 ACCEPTED = (
     "one distance, ABS(r.x - s.x), HYPOT(r.x - s.x, r.y - s.y), DISTANCE of up to three differences, or "
@@ -94,10 +92,10 @@ def parse_nearness(text: str, columns: Mapping[str, Sequence[str]]) -> Nearness:
 
 
 def _check_others(text: str, predicate: Predicate) -> None:
-    other = [*predicate.inequalities, *predicate.bands, *predicate.rests]
+    other = [one.sql for some in (predicate.inequalities, predicate.bands, predicate.rests) for one in some]
     if other:
         raise PredicateError(
-            f"on={text!r} holds {other[0].sql.replace('`', '')} beside the distance",
+            f"on={text!r} holds {bare(other[0])} beside the distance",
             accepted=ACCEPTED + ", and conditions on one input",
             hint="pairs within a band or an inequality are dt.theta_join's; the nearest of some rows are those of a "
             "filtered input",
@@ -152,7 +150,7 @@ class _Reader:
 
     def _of_differences(self, span: Span, parts: Sequence[Span], *, told: bool = False) -> Distance | None:
         """The distance over some differences; None where they are none, unless the text calls them so."""
-        text = self._clauses.sql(span).replace("`", "")
+        text = bare(self._clauses.sql(span))
         terms, factors = [], []
         for part in parts:
             found = self._difference(part)
@@ -160,7 +158,7 @@ class _Reader:
                 if not told:
                     return None
                 raise PredicateError(
-                    f"{text} holds {self._clauses.sql(part).replace('`', '')}",
+                    f"{text} holds {bare(self._clauses.sql(part))}",
                     accepted="differences of the two inputs, such as r.x - s.x, or 2 * (r.x - s.x) to weigh one",
                 )
             terms.append(found[0])
@@ -209,7 +207,7 @@ class _Reader:
 
     def _haversine(self, span: Span) -> Distance:
         arguments = self._clauses.call(span, "haversine") or []
-        text = self._clauses.sql(span).replace("`", "")
+        text = bare(self._clauses.sql(span))
         terms = self._sides(arguments[:2], arguments[2:]) if len(arguments) == 4 else None
         if terms is None or any(len(self._clauses.aliases(one)) != 1 for one in arguments):
             raise PredicateError(

@@ -107,12 +107,14 @@ def fit(spec: NearestSpec, asking: Sample, answering: Sample, *, partitions: int
     hashes = np.concatenate([asking.hash, answering.hash])
     both = np.repeat(weights, [asking.hash.size, answering.hash.size])
     names, numbered = np.unique(hashes, return_inverse=True)
-    load = np.bincount(numbered, weights=both, minlength=names.size)
+    load = np.bincount(numbered, weights=both, minlength=names.size).astype(np.float64)
     is_heavy = load > _HEAVY * average if spec.keys else np.ones(names.size, dtype=np.bool_)
     if not spec.keys and not names.size:
         return without_sample(spec, partitions)
-    light, costs = _slices(names[~is_heavy], load[~is_heavy], average) if spec.keys else ((), [])
-    cuts = _Cuts(spec, average, weights, costs=list(costs))
+    light: list[int] = []
+    cuts = _Cuts(spec, average, weights)
+    if spec.keys:
+        light, cuts.costs = _slices(names[~is_heavy], load[~is_heavy], average)
     heavy = names[is_heavy]
     roots = []
     for name in heavy.tolist():
@@ -131,8 +133,8 @@ def _slices(names: Index, load: Floats, average: float) -> tuple[list[int], list
     total = np.cumsum(load)
     whole = float(total[-1]) if names.size else 0.0
     count = max(1, round(whole / average))
-    at = np.unique(np.searchsorted(total, whole * np.arange(1, count) / count, side="right")) if names.size else []
-    begins = [int(names[one]) for one in at if 0 < one < names.size]
+    at = np.unique(np.searchsorted(total, whole * np.arange(1, count) / count, side="right"))
+    begins = [int(names[one]) for one in at.tolist() if 0 < one < names.size]
     ends = np.concatenate([[0], np.searchsorted(names, begins), [names.size]]).astype(np.int64)
     sums = np.concatenate([[0.0], total])
     return begins, (sums[ends[1:]] - sums[ends[:-1]]).tolist()
@@ -143,7 +145,7 @@ def _points(spec: NearestSpec, answering: Sample, heavy: Index) -> pa.RecordBatc
     rows = np.flatnonzero(np.isin(answering.hash, heavy) & within_space(answering.places))
     if rows.size > MOST_POINTS:
         rows = rows[np.linspace(0, rows.size - 1, MOST_POINTS).astype(np.int64)]
-    chosen = pa.array(rows)
+    chosen = rows
     columns: list[pa.Array[Any]] = [key.take(chosen) for key in answering.keys]
     columns += [pa.array(answering.places[rows, d]) for d in range(spec.dimensions)]
     return pa.RecordBatch.from_arrays(columns, names=[str(at) for at in range(len(columns))])

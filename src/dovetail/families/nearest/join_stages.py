@@ -149,7 +149,7 @@ class MergeStage(ResultStage):
             rows = found.select(range(2, found.num_columns))
             chosen = choose(self.spec, owner, far, [rows.column(at) for at in self.spec.order])
             owner, far, rank = owner[chosen.at], far[chosen.at], chosen.rank
-            near = rows.take(pa.array(chosen.at))
+            near = rows.take(chosen.at)
         self._check(residents, owner)
         out = self.rows_out(residents.columns[:payload], size, owner, near, far, rank)
         for at, value in ((3, (time.perf_counter_ns() - began) // 1000), (5, out.num_rows)):

@@ -84,7 +84,7 @@ class NearIndex:
             good &= usable(columns[:count])
         self.rows = np.flatnonzero(good)
         self.ordering = ordering
-        self.keys: Keys = [column.take(pa.array(self.rows)) for column in columns[:count]]
+        self.keys: Keys = [column.take(self.rows) for column in columns[:count]]
         groups = np.zeros(self.rows.size, dtype=np.int64)
         if count:
             groups, _ = group_numbers(spec.keys, self.keys, [key.slice(0, 0) for key in self.keys])
@@ -115,7 +115,7 @@ class NearIndex:
 
     def ranks(self, rows: Index) -> Index:
         """The ranks of rows among these, in the order of their columns."""
-        chosen = pa.array(rows)
+        chosen = rows
         return content_ranks([column.take(chosen) for column in self.ordering], rows.size)
 
     def _sort(self, groups: Index, values: Values) -> None:
@@ -142,7 +142,7 @@ class NearIndex:
         asking = np.flatnonzero(good & usable(columns[:count]) if count else good)
         group = np.zeros(asking.size, dtype=np.int64)
         if count:
-            chosen = pa.array(asking)
+            chosen = asking
             group = group_numbers(self.spec.keys, self.keys, [key.take(chosen) for key in columns[:count]])[1]
         values = values[asking]
         if self.spec.metric == "line":
@@ -223,7 +223,7 @@ def choose(spec: NearestSpec, owner: Index, far: Values, ordering: Sequence[pa.A
     tied &= kept
     if tied.any():
         ranks = np.zeros(owner.size, dtype=np.int64)
-        chosen = pa.array(order[tied])
+        chosen = order[tied]
         ranks[tied] = content_ranks([column.take(chosen) for column in ordering], int(tied.sum()))
         resorted = np.lexsort((ranks, far, owner))
         order, owner = order[resorted], owner[resorted]

@@ -105,7 +105,7 @@ class Routing:
         sure = np.zeros(size, dtype=np.bool_)
         if not located.size:
             return Visits(rows, home, home, sure)
-        far, sure[located] = self._reach(spec, places[located], [key.take(pa.array(located)) for key in keys])
+        far, sure[located] = self._reach(spec, places[located], [key.take(located) for key in keys])
         turn = spread[located].view(np.uint64) >> np.uint64(1)
         mine = regions_of(self.axis, self.cut, self.left, self.right, node[located], places[located])
         home[located] = shared_cell(self.left, self.right, mine, turn)
@@ -163,7 +163,7 @@ class Routing:
         """The routing as bytes, for its way to the workers."""
         parts = (self.light, self.heavy, self.roots, self.axis, self.cut, self.left, self.right, self.numbers)
         names = ("light", "heavy", "roots", "axis", "cut", "left", "right", "numbers")
-        columns = [
+        columns: list[pa.Array[Any]] = [
             pa.array([part.tolist()], pa.list_(pa.float64() if part.dtype.kind == "f" else pa.int64()))
             for part in parts
         ]
@@ -177,8 +177,11 @@ class Routing:
         batch = unpack(buffer)
         head = json.loads(batch.schema.metadata[b"routing"])
         parts: list[Any] = [column[0].values.to_numpy(zero_copy_only=False) for column in batch.columns[:-1]]
+        light, heavy, roots, axis, cut, left, right, numbers = parts
         points = unpack(batch.column("points")[0].as_buffer())
-        return cls(head["spread"], *parts[:-1], parts[-1].astype(np.int32), points)
+        return cls(
+            head["spread"], light, heavy, roots, axis, cut, left, right, numbers.astype(np.int32), points
+        )  # fmt: skip
 
 
 def modulo(numbers: Index, cells: int) -> Index:
@@ -205,8 +208,8 @@ def places_of(spec: NearestSpec, columns: Keys) -> tuple[Floats, Mask]:
 
 def within_space(places: Floats) -> Mask:
     """The rows whose places are exact, not those that were moved to the edge of space."""
-    inside: Mask = (np.abs(places) < _EDGE).all(axis=1)
-    return inside
+    beyond: Mask = np.any(np.abs(places) >= _EDGE, axis=1)
+    return ~beyond
 
 
 def farthest(spec: NearestSpec) -> float | None:

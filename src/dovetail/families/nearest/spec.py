@@ -8,7 +8,7 @@ from typing import Literal
 import pyarrow as pa
 
 from dovetail.conditions.comparison import Kind
-from dovetail.conditions.nearness import Metric
+from dovetail.conditions.distances import Metric
 
 Ties = Literal["all", "first"]
 TIES: tuple[Ties, ...] = ("all", "first")

@@ -95,7 +95,7 @@ class Stage:
         found = index.search(columns)
         ordering: list[pa.Array[Any]] = []
         if self.spec.ties == "first":
-            picked = pa.array(found.row)
+            picked = found.row
             ordering = [rows.column(at).take(picked) for at in self.spec.order]
         chosen = choose(self.spec, found.owner, found.far, ordering)
         near = take_unchecked(rows.select(range(self.spec.held)), found.row[chosen.at])
@@ -127,7 +127,7 @@ class FitStage(Stage):
         places, good = places_of(self.spec, list(part.columns[count:width]))
         chosen = np.flatnonzero(good)
         hashes = order_codes(part.column(width), "int") if count else np.zeros(part.num_rows, dtype=np.int64)
-        keys: Keys = [key.take(pa.array(chosen)) for key in part.columns[:count]]
+        keys: Keys = [key.take(chosen) for key in part.columns[:count]]
         return Sample(hashes[chosen], places[chosen], keys, rows * chosen.size / max(1, part.num_rows))
 
 
@@ -174,7 +174,7 @@ class RouteStage(Stage):
         numbers = block.column(block.num_columns - 1)
         spread = scattered(numbers.to_numpy())
         rows, places, columns = self._placed(block)
-        keys: Keys = [key.take(pa.array(rows)) for key in columns[:count]]
+        keys: Keys = [key.take(rows) for key in columns[:count]]
         visits = routing.asking(self.spec, self.hashes(ASKING, block)[rows], places, keys, spread[rows])
         home, sure = modulo(spread, routing.cells), np.zeros(size, dtype=np.bool_)
         home[rows], sure[rows] = visits.home, visits.sure
@@ -240,7 +240,7 @@ class AnswerStage(Stage):
             return None
         owner, far, _, near = found
         return pa.RecordBatch.from_arrays(
-            [numbers.take(pa.array(owner)), pa.array(far), *near.columns],
+            [numbers.take(owner), pa.array(far), *near.columns],
             names=[ID, FAR, *columns_of(POINT_PAYLOAD, near.num_columns)],
         )
 
@@ -256,7 +256,7 @@ class AnswerStage(Stage):
         if found is None or not found[0].size:
             return
         owner, far, _, near = found
-        numbers = visitors.column(ID).take(pa.array(owner))
+        numbers = visitors.column(ID).take(owner)
         rows = pa.RecordBatch.from_arrays(
             [numbers, pa.array(far), *near.columns], names=[ID, FAR, *columns_of(POINT_PAYLOAD, near.num_columns)]
         )

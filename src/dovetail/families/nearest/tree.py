@@ -147,7 +147,7 @@ def _gap(low: Floats, high: Floats, node: int, point: Floats, factors: Floats) -
 @njit(inline="always")
 def _square(points: Floats, at: int, point: Floats, factors: Floats) -> float:  # pragma: no cover - compiled
     part = factors[0] * (points[at, 0] - point[0])
-    total = part * part
+    total: float = part * part
     for d in range(1, point.size):
         part = factors[d] * (points[at, d] - point[d])
         total += part * part
