@@ -17,7 +17,7 @@ from dovetail.conditions.distances import float_distance, is_distance
 from dovetail.conditions.durations import duration
 from dovetail.conditions.forms import Bound, Term
 from dovetail.conditions.names import bare
-from dovetail.conditions.nearness import Distance, Nearness
+from dovetail.conditions.nearness import Nearness
 from dovetail.errors import (
     ArgumentError,
     PredicateError,
@@ -73,6 +73,8 @@ class Measured:
     distance: pa.DataType
     unit: int = 1
     """Codes of a coordinate in units of the distance."""
+    terms: tuple[tuple[Term, Term], ...] | None = None
+    """Terms whose difference is that of the given ones, where those are compared as something else."""
 
 
 @dataclass(frozen=True)
@@ -223,7 +225,7 @@ def plan_nearest(
         streams=facts.streams,
         nearness=nearness,
         spec=spec,
-        keys=_keys(inputs, facts, distance, measured.kind),
+        keys=_keys(inputs, facts, measured.terms or distance.terms, measured.kind),
         texts=texts,
         options=options,
         shuffle_partitions=options.partitions or facts.shuffle_partitions,
@@ -248,7 +250,7 @@ def _order(types: tuple[pa.DataType, ...]) -> tuple[int, ...]:
 
 
 def _keys(
-    inputs: tuple[str, ...], facts: Facts, distance: Distance, kind: KeyType
+    inputs: tuple[str, ...], facts: Facts, terms: tuple[tuple[Term, Term], ...], kind: KeyType
 ) -> tuple[tuple[Key, ...], tuple[Key, ...]]:
     def key(term: Term, ddl: str) -> Key:
         return Key(term.sql, ddl, term.alias)
@@ -259,7 +261,7 @@ def _keys(
         own, other = sides if sides[0].alias == inputs[0] else sides[::-1]
         found[0].append(key(own, compared.ddl))
         found[1].append(key(other, compared.ddl))
-    for own, other in distance.terms:
+    for own, other in terms:
         found[0].append(key(own, kind.ddl))
         found[1].append(key(other, kind.ddl))
     return tuple(found[0]), tuple(found[1])

@@ -33,13 +33,14 @@ from dovetail.families.nearest.stages import AnswerStage, FitStage, RouteStage, 
 from dovetail.plan.nearest import Measured, NearestPlan
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, in_turn, segments_by_cell
 from dovetail.spark.carriers import arrow_type, json_text
+from dovetail.spark.conjuncts import midnight
 from dovetail.spark.frames import Side, filtered_sides, is_ansi
 from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import SEGMENTS, arrow_function
 from dovetail.spark.runtime.versions import apply_by_group
-from dovetail.spark.types import check_deterministic, compared_type, expression_types
+from dovetail.spark.types import check_deterministic, clocks_change, compared_type, expression_types
 
 _ON_A_LINE = (
     T.NumericType, T.DateType, T.TimestampType, T.TimestampNTZType, T.DayTimeIntervalType,
@@ -76,8 +77,13 @@ def measured_distance(frames: Mapping[str, DataFrame], distance: Distance) -> Me
             accepted="decimals of at most 18 digits",
             hint="cast both to DOUBLE, or to a decimal of fewer digits",
         )
-    result = _distance_type(found)
-    return Measured(found, arrow_type(result), found.micros or 1)
+    terms = None
+    session = frames[asking].sparkSession
+    if found.ddl == "TIMESTAMP" and clocks_change(session.conf.get("spark.sql.session.timeZone") or "UTC"):
+        # Spark subtracts timestamps as local times.  In a zone whose clocks never change, instants give the same.
+        found = KeyType("TIMESTAMP_NTZ", "int", micros=1)
+        terms = ((midnight(left, types[left]), midnight(right, types[right])),)
+    return Measured(found, arrow_type(_distance_type(found)), found.micros or 1, terms)
 
 
 def _distance_type(kind: KeyType) -> T.DataType:
