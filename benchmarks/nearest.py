@@ -3,8 +3,8 @@
     python benchmarks/nearest.py [--scale 1.0] [--only plane,line] [--write]
 
 ``plane``     the five nearest of 1M points for each of 1M points, uniform, and in clusters of very different density:
-              the join in Spark, its kernel alone on one core, and ``scipy.spatial.cKDTree`` on one core, built and asked,
-              which gets its points as arrays in memory and gives row numbers and distances.
+              the join in Spark, its kernel alone on one core, and ``scipy.spatial.cKDTree`` on one core, built and
+              asked, which gets its points as arrays in memory and gives row numbers and distances.
 ``line``      the nearest of 1M doubles for each of 1M, ``k=1``, beside ``asof_join(direction="nearest")``: no slower.
 
 Spark is up and warm before anything is timed, reads Parquet and writes to its no-op sink.  Engines take turns, and the
@@ -42,8 +42,9 @@ def places(random: np.random.Generator, rows: int, *, clustered: bool) -> Any:
     """Points of the plane: uniform, or in a hundred clusters, the densest a million times as dense as the widest."""
     if not clustered:
         return random.uniform(0, 1000, (rows, 2))
-    centre = random.uniform(0, 1000, (100, 2))
-    width = 10.0 ** random.uniform(-2, 1, 100)
+    # Both sides have the same clusters.
+    shapes = np.random.default_rng(12)
+    centre, width = shapes.uniform(0, 1000, (100, 2)), 10.0 ** shapes.uniform(-2, 1, 100)
     own = random.integers(0, 100, rows)
     return centre[own] + random.normal(size=(rows, 2)) * width[own][:, None]
 
@@ -51,14 +52,9 @@ def places(random: np.random.Generator, rows: int, *, clustered: bool) -> Any:
 def make_data(folder: Path, name: str, rows: int, *, clustered: bool) -> dict[str, Any]:
     """Two sides of points, 16 row groups each, and the points themselves."""
     random = np.random.default_rng(11)
-    centres = np.random.default_rng(12)
     made = {}
     for side in "rs":
-        points = places(centres if clustered else random, rows, clustered=clustered)
-        if clustered:
-            centres = np.random.default_rng(12)
-            points += random.normal(size=points.shape) * 1e-3
-        made[side] = points
+        points = made[side] = places(random, rows, clustered=clustered)
         columns = {"id": np.arange(rows), "x": points[:, 0], "y": points[:, 1], "v": random.normal(size=rows)}
         file = folder / f"{name}-{side}.parquet"
         pq.write_table(pa.table(columns), file, row_group_size=max(1, rows // 16), use_dictionary=False)

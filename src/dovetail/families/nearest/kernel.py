@@ -172,7 +172,7 @@ class NearIndex:
         if self.spec.metric == "haversine":
             asked, places = on_sphere(asked)
         k = min(self.spec.k, max(1, self.rows.size))
-        visits = np.argsort(trees.leaves(self.tree, group, asked))
+        visits = np.argsort(trees.neighbourhoods(self.tree, group, asked))
         row, far, counts, tied = trees.nearest(self.tree, group, asked, places, visits, k, within)
         owner = np.repeat(np.arange(counts.size), counts)
         own = np.arange(k) < counts[:, None]

@@ -142,7 +142,7 @@ class Routing:
             step = max(1, (1 << 23) // spec.k)
             for at in range(0, far.size, step):
                 some = places[at : at + step], asked[at : at + step]
-                visits = np.argsort(trees.leaves(tree, some[1], some[0]))
+                visits = np.argsort(trees.neighbourhoods(tree, some[1], some[0]))
                 none = np.empty((0, 3))
                 _, found, counts, _ = trees.nearest(tree, some[1], some[0], none, visits, spec.k, np.inf)
                 enough = counts == spec.k

@@ -24,6 +24,8 @@ Mask = npt.NDArray[np.bool_]
 
 LEAF = 12
 """Points below which a node is not divided further."""
+NEIGHBOURHOOD = 1024
+"""Points of a part of the tree that fits into the cache."""
 _DEPTH = 128
 """More nodes than wait on any path: every node halves its points."""
 
@@ -311,15 +313,18 @@ def within_reach(
 
 
 @njit
-def leaves(tree: Tree, group: Index, asked: Floats) -> Index:  # pragma: no cover - compiled
-    """For each asked point the beginning of the leaf that a walk to the nearer child ends in."""
+def neighbourhoods(tree: Tree, group: Index, asked: Floats) -> Index:  # pragma: no cover - compiled
+    """For each asked point where the nearest small part of the tree begins: those of one part find it in the cache.
+
+    The nodes above such parts are few, so that the walk down to them stays in the cache, too.
+    """
     out = np.zeros(asked.shape[0], dtype=np.int64)
     for asking in range(asked.shape[0]):
         own = group[asking]
         if own < 0 or own >= tree.roots.size or tree.roots[own] < 0:
             continue
         node = tree.roots[own]
-        while tree.right[node] >= 0:
+        while tree.right[node] >= 0 and tree.end[node] - tree.begin[node] > NEIGHBOURHOOD:
             one, other = node + 1, tree.right[node]
             a = _gap(tree.low, tree.high, one, asked[asking], tree.factors)
             b = _gap(tree.low, tree.high, other, asked[asking], tree.factors)
