@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from typing import Any
 
@@ -12,6 +13,8 @@ from dovetail.columns.layout import CELL_NUMBER, COUNTERS, TURN
 from dovetail.columns.segments import binary_column, pack
 from dovetail.families.nearest.fitting import fit
 from dovetail.families.nearest.join_stages import METRICS, BroadcastStage, MergeStage
+from dovetail.families.nearest.line import LineRouting, by_hash
+from dovetail.families.nearest.line_stages import LineFitStage, LineJoinStage, LineRouteStage
 from dovetail.families.nearest.router import Routing, without_sample
 from dovetail.families.nearest.spec import ANSWERING, ASKING
 from dovetail.families.nearest.stages import AnswerStage, FitStage, RouteStage
@@ -58,10 +61,12 @@ def play(
     case: Case, *, partitions: int, sample: bool = True, share: int = 1, tasks: int = 2, few: bool = False
 ) -> tuple[Answers, dict[str, int]]:
     """The answers, and the counters."""
+    if case.spec.metric == "line" and (sample or case.spec.keys):
+        return _play_line(case, partitions=partitions, sample=sample, share=share, tasks=tasks, few=few)
     asking, answering = sides(case, few=few)
-    routing = (
-        routing_of(case, asking, answering, partitions, share) if sample else without_sample(case.spec, partitions)
-    )
+    routing = without_sample(case.spec, partitions)
+    if sample:
+        routing = routing_of(case, asking, answering, partitions, share)
     packed = routing.to_buffer().to_pybytes()
     cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
     for side, batch in ((ANSWERING, answering), (ASKING, asking)):
@@ -74,6 +79,45 @@ def play(
         for out in AnswerStage(case.spec, partitions)(_in_turn(cells[number])):
             _deal(merges, out)
     outs = [out for number in merges for out in MergeStage(case.spec, partitions)(_in_turn(merges[number]))]
+    return _answers(outs)
+
+
+def line_routing(
+    case: Case, asking: pa.RecordBatch, answering: pa.RecordBatch, partitions: int, share: int
+) -> LineRouting:
+    """The routing of a line that each `share`-th row of both sides gives."""
+    stage = LineFitStage(case.spec, partitions, fractions=(1 / share, 1 / share))
+    parts = []
+    for side, (batch, first) in enumerate(((asking, 1), (answering, case.spec.held))):
+        part = batch.select(range(first, first + case.spec.width + bool(case.spec.keys)))
+        part = part.take(pa.array(range(0, batch.num_rows, share), pa.int64()))
+        marks = {"draw": pa.array([0] * part.num_rows, pa.int64()), "deep": pa.array([False] * part.num_rows)}
+        marks["side"] = pa.array([side] * part.num_rows, pa.int32())
+        named = {f"{'pb'[side]}{at}": column for at, column in enumerate(part.columns)}
+        parts.append(pa.table({**marks, **named}))
+    values = [abs(row["x"]) for row in case.rows if row["x"] is not None and abs(row["x"]) < math.inf]
+    extreme = {"draw": pa.array([0], pa.int64()), "deep": [False], "side": pa.array([2], pa.int32())}
+    parts.append(pa.table({**extreme, "largest": pa.array([float(max(values, default=0))])}))
+    rows = pa.concat_tables(parts, promote_options="default")
+    (fitted,) = stage(rows.combine_chunks().to_batches())
+    return LineRouting.from_buffer(fitted.column(0)[0].as_buffer())
+
+
+def _play_line(
+    case: Case, *, partitions: int, sample: bool, share: int, tasks: int, few: bool
+) -> tuple[Answers, dict[str, int]]:
+    asking, answering = sides(case, few=few)
+    asking = asking.select(range(asking.num_columns - 1))
+    routing = line_routing(case, asking, answering, partitions, share) if sample else by_hash(partitions)
+    packed = routing.to_buffer().to_pybytes()
+    cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+    for side, batch in ((ANSWERING, answering), (ASKING, asking)):
+        for task in range(tasks):
+            part = batch.take(pa.array(range(task, batch.num_rows, tasks), pa.int64()))
+            stage = LineRouteStage(case.spec, partitions, side=side, routing=packed)
+            for out in stage([part] if part.num_rows else []):
+                _deal(cells, out)
+    outs = [out for number in cells for out in LineJoinStage(case.spec, partitions)(_in_turn(cells[number]))]
     return _answers(outs)
 
 

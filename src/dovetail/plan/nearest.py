@@ -99,6 +99,11 @@ class NearestPlan:
     sampled: bool = True
     broadcast: Small | None = None
 
+    @property
+    def one_shuffle(self) -> bool:
+        """Whether rows that ask find all they need in one cell: on a line whose values a sample has shown."""
+        return self.spec.metric == "line" and (self.sampled or bool(self.spec.keys))
+
     def text(self) -> str:
         """The plan as lines of text, most important first."""
         asking, answering = self.inputs
@@ -132,11 +137,18 @@ class NearestPlan:
         asking, answering = self.inputs
         if self.broadcast:
             return f"no shuffle: the whole of {self.broadcast.alias} goes to every task{self.broadcast.why}"
-        where = f"{self.shuffle_partitions} shuffle partitions of packed segments; the nearest of all cells in a second"
+        where = f"{self.shuffle_partitions} shuffle partitions of packed segments"
+        if not self.one_shuffle:
+            where += "; the nearest of all cells in a second"
         if not self.sampled:
             keyed = bool(self.spec.keys)
             way = "slices of the key hash" if keyed else f"{answering} spread over the cells, {asking} to every cell"
             return f"{way}; {where}"
+        if self.one_shuffle:
+            return (
+                f"cells cut at quantiles of a 1/{DENSE} sample of both sides, read within the same action; {asking} to "
+                f"one cell, {answering} to those where it may be among the {self.options.k} nearest; {where}"
+            )
         return (
             f"cells cut from a 1/{DENSE} sample of both sides, read within the same action; {asking} to the cells that "
             f"may hold its {self.options.k} nearest, as near as in the sample of {answering}; {where}"

@@ -23,7 +23,7 @@ MOST_POINTS = 1 << 16
 """Answering rows that travel with a routing at most."""
 LEAST = 32
 """Sampled answering rows that a region has at least: with fewer, balls would be larger than regions."""
-_HEAVY = 1.5
+HEAVY = 1.5
 """A key is cut where it weighs this many times the average cell."""
 
 
@@ -55,7 +55,7 @@ class _Cuts:
     @property
     def least(self) -> int:
         """Sampled answering rows that a region has at least."""
-        return max(LEAST, 4 * self.spec.k)
+        return least_points(self.spec)
 
     def divide(self, asking: Floats, answering: Floats, first: int) -> int:
         """Nodes for the rows of a heavy key, or a part of them; `first` is the number of the next cell."""
@@ -65,7 +65,7 @@ class _Cuts:
         self.cut.append(0.0)
         asks, answers = asking.shape[0] * self.weights[0], answering.shape[0] * self.weights[1]
         found = None
-        if asks + answers > _HEAVY * self.average and answering.shape[0] >= 2 * self.least:
+        if asks + answers > HEAVY * self.average and answering.shape[0] >= 2 * self.least:
             found = self._cut(asking, answering)
         if found is None:
             shared = max(1, min(MOST_CELLS, round(asks / max(self.average, answers))))
@@ -95,10 +95,20 @@ class _Cuts:
         return None
 
 
+def least_points(spec: NearestSpec) -> int:
+    """Sampled answering rows that a region has at least."""
+    return max(LEAST, 4 * spec.k)
+
+
+def cell_count(rows: float, partitions: int) -> int:
+    """How many cells rows of both sides should be cut into."""
+    return max(partitions, min(math.ceil(rows / CELL_ROWS), MOST_CELLS), math.ceil(rows / (2 * CELL_ROWS)))
+
+
 def fit(spec: NearestSpec, asking: Sample, answering: Sample, *, partitions: int) -> Routing:
     """Slices of light keys and regions of heavy ones, each of about equal work, for what the samples show."""
     rows = asking.rows + answering.rows
-    cells = max(partitions, min(math.ceil(rows / CELL_ROWS), MOST_CELLS), math.ceil(rows / (2 * CELL_ROWS)))
+    cells = cell_count(rows, partitions)
     weights = (
         asking.rows / max(1, asking.hash.size),
         answering.rows / max(1, answering.hash.size),
@@ -108,13 +118,13 @@ def fit(spec: NearestSpec, asking: Sample, answering: Sample, *, partitions: int
     both = np.repeat(weights, [asking.hash.size, answering.hash.size])
     names, numbered = np.unique(hashes, return_inverse=True)
     load = np.bincount(numbered, weights=both, minlength=names.size).astype(np.float64)
-    is_heavy = load > _HEAVY * average if spec.keys else np.ones(names.size, dtype=np.bool_)
+    is_heavy = load > HEAVY * average if spec.keys else np.ones(names.size, dtype=np.bool_)
     if not spec.keys and not names.size:
         return without_sample(spec, partitions)
     light: list[int] = []
     cuts = _Cuts(spec, average, weights)
     if spec.keys:
-        light, cuts.costs = _slices(names[~is_heavy], load[~is_heavy], average)
+        light, cuts.costs = slices_of(names[~is_heavy], load[~is_heavy], average)
     heavy = names[is_heavy]
     roots = []
     for name in heavy.tolist():
@@ -128,7 +138,7 @@ def fit(spec: NearestSpec, asking: Sample, answering: Sample, *, partitions: int
     )  # fmt: skip
 
 
-def _slices(names: Index, load: Floats, average: float) -> tuple[list[int], list[float]]:
+def slices_of(names: Index, load: Floats, average: float) -> tuple[list[int], list[float]]:
     """Hashes at which slices of light keys begin, and the work in each slice; there is always one."""
     total = np.cumsum(load)
     whole = float(total[-1]) if names.size else 0.0

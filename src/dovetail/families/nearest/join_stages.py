@@ -19,13 +19,14 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.columns.broadcast import broadcast_blocks
+from dovetail.columns.encode import Keys
 from dovetail.columns.layout import BOX_PAYLOAD, COUNTERS, HAS_MATCH, POINT_PAYLOAD, SEGMENT, TURN, columns_of
 from dovetail.columns.segments import cast_columns, concat, nulls, unpack
 from dovetail.errors import ArgumentError
 from dovetail.families.nearest.compiled import Index, Values
-from dovetail.families.nearest.kernel import choose
+from dovetail.families.nearest.kernel import NearIndex, choose
 from dovetail.families.nearest.spec import ANSWERING, ASKING, NearestSpec
-from dovetail.families.nearest.stages import FAR, ID, NOTE, NOTES, SURE, Stage
+from dovetail.families.nearest.stages import FAR, ID, NOTE, NOTES, SURE, Candidates, Stage
 
 METRICS = ("rows_points", "rows_boxes", "candidates", "kernel_us", "cells", "results")
 """The counters of a task: rows that answered and asked, copies included, and the neighbours that cells have found."""
@@ -74,6 +75,28 @@ class ResultStage(Stage):
         columns += self._padded([distances(spec, far), pa.array(rank, pa.int32())], lonely.size)
         columns.append(nulls(len(picked), pa.list_(pa.int64())))
         return pa.RecordBatch.from_arrays(columns, names=self._names())
+
+    def found(self, index: NearIndex | None, rows: pa.RecordBatch | None, columns: Keys) -> Candidates:
+        """The nearest rows of asking ones: none where nobody answers."""
+        found = self.candidates(index, rows, columns)
+        if found is not None:
+            return found
+        none = np.empty(0, dtype=np.int64)
+        return none, none.astype(np.uint64 if self.spec.whole else np.float64), none, self.nothing()
+
+    @staticmethod
+    def ordered(found: Candidates) -> tuple[Index, pa.RecordBatch, Values, Index]:
+        """What was found, in the order of :meth:`rows_out`."""
+        owner, far, rank, near = found
+        return owner, near, far, rank
+
+    def check(self, sure: pa.Array[Any], owner: Index) -> None:
+        """Rows that looked only as far as the sample had k rows must have found k."""
+        must = sure.to_numpy(zero_copy_only=False)
+        if must.any() and (np.bincount(owner, minlength=must.size)[must] < self.spec.k).any():
+            raise RuntimeError(
+                "an input gave other rows when it was read again: cache it, or write it to a table, and join that"
+            )
 
     def _padded(self, columns: Sequence[pa.Array[Any]], more: int) -> list[pa.Array[Any]]:
         if not more:
@@ -150,19 +173,11 @@ class MergeStage(ResultStage):
             chosen = choose(self.spec, owner, far, [rows.column(at) for at in self.spec.order])
             owner, far, rank = owner[chosen.at], far[chosen.at], chosen.rank
             near = rows.take(chosen.at)
-        self._check(residents, owner)
+        self.check(residents.column(SURE), owner)
         out = self.rows_out(residents.columns[:payload], size, owner, near, far, rank)
         for at, value in ((3, (time.perf_counter_ns() - began) // 1000), (5, out.num_rows)):
             at_work.counted[at] += value
         return out
-
-    def _check(self, residents: pa.RecordBatch, owner: Index) -> None:
-        """Rows that looked only as far as the sample had k rows must have found k."""
-        sure = residents.column(SURE).to_numpy(zero_copy_only=False)
-        if (np.bincount(owner, minlength=sure.size)[sure] < self.spec.k).any():
-            raise RuntimeError(
-                "an input gave other rows when it was read again: cache it, or write it to a table, and join that"
-            )
 
 
 def placed(numbers: Index, wanted: Index) -> Index:
@@ -194,14 +209,10 @@ class BroadcastStage(ResultStage):
                 # Spark may see that the small side is empty, and then nobody packs it.
                 rows, opened = unpack(value.as_buffer()) if value.is_valid else None, True
                 index = self.index(rows)
-            found = self.candidates(index, rows, self.columns(ASKING, block))
-            if found is None:
-                none = np.empty(0, dtype=np.int64)
-                found = none, none.astype(np.uint64 if self.spec.whole else np.float64), none, self.nothing()
-            owner, far, rank, near = found
-            out = self.rows_out(block.columns[:payload], block.num_rows, owner, near, far, rank)
+            found = self.found(index, rows, self.columns(ASKING, block))
+            out = self.rows_out(block.columns[:payload], block.num_rows, *self.ordered(found))
             spent = (time.perf_counter_ns() - began) // 1000
-            for at, more in ((1, block.num_rows), (2, owner.size), (3, spent), (5, out.num_rows)):
+            for at, more in ((1, block.num_rows), (2, found[0].size), (3, spent), (5, out.num_rows)):
                 counted[at] += more
             yield out
         if opened:

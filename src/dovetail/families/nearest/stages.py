@@ -49,6 +49,8 @@ NOTE = "note"
 """Metadata of a segment without rows: what its cell has counted."""
 
 Sources = tuple[Source | None, ...]
+Candidates = tuple[Index, Values, Index, pa.RecordBatch]
+"""The nearest rows of asking ones: positions of the asking rows, distances, ranks, and the rows themselves."""
 
 
 @dataclass(frozen=True)
@@ -86,10 +88,8 @@ class Stage:
             return None
         return NearIndex(self.spec, self.columns(ANSWERING, rows), [rows.column(at) for at in self.spec.order])
 
-    def candidates(
-        self, index: NearIndex | None, rows: pa.RecordBatch | None, columns: Keys
-    ) -> tuple[Index, Values, Index, pa.RecordBatch] | None:
-        """The nearest rows of asking ones: positions of the asking rows, distances, ranks, and the rows themselves."""
+    def candidates(self, index: NearIndex | None, rows: pa.RecordBatch | None, columns: Keys) -> Candidates | None:
+        """The nearest rows of asking ones; None where nobody answers."""
         if index is None or rows is None:
             return None
         found = index.search(columns)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -12,6 +13,8 @@ from pyspark.sql import types as T
 from dovetail.columns.layout import (
     CELL_NUMBER,
     COUNTERS,
+    DEEP,
+    DRAW,
     HAS_MATCH,
     KEY,
     PAYLOADS,
@@ -27,11 +30,22 @@ from dovetail.conditions.nearness import Distance
 from dovetail.conditions.tokens import may_be_random
 from dovetail.errors import UnsupportedTypeError
 from dovetail.families.nearest.join_stages import DISTANCE, METRICS, RANK, BroadcastStage, MergeStage
+from dovetail.families.nearest.line import by_hash
+from dovetail.families.nearest.line_stages import LARGEST, LineFitStage, LineJoinStage, LineRouteStage
 from dovetail.families.nearest.router import without_sample
 from dovetail.families.nearest.spec import ANSWERING, ASKING
 from dovetail.families.nearest.stages import AnswerStage, FitStage, RouteStage, Sources
 from dovetail.plan.nearest import Measured, NearestPlan
-from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, in_turn, segments_by_cell
+from dovetail.spark.batch import (
+    FlatSide,
+    Joined,
+    Routed,
+    Sampling,
+    broadcast_join,
+    in_turn,
+    segments_by_cell,
+    shuffled_join,
+)
 from dovetail.spark.carriers import arrow_type, json_text
 from dovetail.spark.conjuncts import midnight
 from dovetail.spark.frames import Side, filtered_sides, is_ansi
@@ -134,7 +148,7 @@ class _Columns:
             return (None,) * len(keys)
         return tuple(payload_source(self.sides[side], key) for key in keys)
 
-    def flat(self, side: int, *, hashed: bool = True) -> FlatSide:
+    def flat(self, side: int, *, hashed: bool = True, numbered: bool = False) -> FlatSide:
         """Payload and texts, keys, hash, and the number of an asking row where what it finds comes together."""
         whole, keys, sources = self.sides[side], self.keys(side, hashed=hashed), self.sources[side]
         columns = whole.payload_columns()
@@ -147,7 +161,7 @@ class _Columns:
             ]
         columns += [key for key, source in zip(keys, sources, strict=False) if source is None]
         columns += keys[len(sources) :]
-        if side == ASKING and hashed:
+        if numbered:
             columns.append(F.expr(f"monotonically_increasing_id() AS {ROW}"))
         return FlatSide(whole.frame, columns)
 
@@ -189,7 +203,42 @@ def _result_type(kind: pa.DataType, ddl: str) -> T.DataType:
     return T.LongType() if pa.types.is_int64(kind) else T.DoubleType()
 
 
+def _on_line(columns: _Columns, recorder: Recorder) -> DataFrame:
+    """One shuffle: rows that ask to one cell each, rows that answer to all that may need them."""
+    plan, spec, partitions = columns.plan, columns.spec, columns.plan.shuffle_partitions
+
+    def route(side: int, routing: bytes | None) -> Stage:
+        return LineRouteStage(spec, partitions, columns.sources, side=side, routing=routing)
+
+    sampling = None
+    if plan.sampled:
+        fit = LineFitStage(spec, partitions, fractions=(1 / DENSE, 1 / SPARSE))
+        sampling = replace(_sampling(columns), fit=fit, more=_largest(columns))
+    routed = Routed(
+        route=route,
+        without_sample=by_hash(partitions).to_buffer().to_pybytes(),
+        sampling=sampling,
+        partitions=partitions,
+        held=ANSWERING,
+    )
+    joined = Joined(columns.named(LineJoinStage(spec, partitions, columns.sources)), columns.schema(), None)
+    return shuffled_join((columns.flat(ASKING), columns.flat(ANSWERING)), routed, joined, recorder)
+
+
+def _largest(columns: _Columns) -> tuple[DataFrame, ...]:
+    """The largest magnitude of a double that asks; whole numbers need none."""
+    if columns.spec.whole:
+        return ()
+    key = columns.plan.keys[ASKING][-1]
+    value = f"abs(CAST(({key.sql}) AS DOUBLE))"
+    marks = (f"0L AS {DRAW}", f"false AS {DEEP}", f"2 AS {SIDE}")
+    found = f"max(CASE WHEN {value} < DOUBLE('inf') THEN {value} END) AS {LARGEST}"
+    return (columns.sides[ASKING].frame.selectExpr(found).selectExpr(*marks, LARGEST),)
+
+
 def _shuffled(columns: _Columns, recorder: Recorder) -> DataFrame:
+    if columns.plan.one_shuffle:
+        return _on_line(columns, recorder)
     plan, spec, partitions = columns.plan, columns.spec, columns.plan.shuffle_partitions
 
     def route(side: int, routing: bytes | None) -> Stage:
@@ -202,7 +251,7 @@ def _shuffled(columns: _Columns, recorder: Recorder) -> DataFrame:
         partitions=partitions,
         held=ANSWERING,
     )
-    cells = segments_by_cell((columns.flat(ASKING), columns.flat(ANSWERING)), routed)
+    cells = segments_by_cell((columns.flat(ASKING, numbered=True), columns.flat(ANSWERING)), routed)
     stage = AnswerStage(spec, partitions, columns.sources)
     answered = apply_by_group(cells, CELL_NUMBER, arrow_function(stage), SEGMENTS)
     merging = columns.named(MergeStage(spec, partitions, columns.sources))
