@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from typing import Any
 
@@ -95,9 +94,6 @@ def line_routing(
         marks["side"] = pa.array([side] * part.num_rows, pa.int32())
         named = {f"{'pb'[side]}{at}": column for at, column in enumerate(part.columns)}
         parts.append(pa.table({**marks, **named}))
-    values = [abs(row["x"]) for row in case.rows if row["x"] is not None and abs(row["x"]) < math.inf]
-    extreme = {"draw": pa.array([0], pa.int64()), "deep": [False], "side": pa.array([2], pa.int32())}
-    parts.append(pa.table({**extreme, "largest": pa.array([float(max(values, default=0))])}))
     rows = pa.concat_tables(parts, promote_options="default")
     (fitted,) = stage(rows.combine_chunks().to_batches())
     return LineRouting.from_buffer(fitted.column(0)[0].as_buffer())

@@ -138,6 +138,27 @@ def test_rounding_ties_of_a_row_far_away(ties: str, monkeypatch: pytest.MonkeyPa
     assert counted["rows_points"] < 4 * 60
 
 
+@pytest.mark.parametrize("far", [3e14, -3e14, 1e300])
+def test_a_row_far_away_that_no_sample_has_shown(far: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is answered as the nested loop answers it, or refused where doubles cannot tell."""
+    monkeypatch.setattr(fitting, "LEAST", 8)
+    others = [float(n) for n in range(60)]
+    case = on_line([*map(float, range(60)), far], others, 2)
+    seen = replace(case, rows=case.rows[:60])
+    routing = line_routing(seen, *sides(seen), 6, 1)
+    monkeypatch.setattr("tests.nearest.harness.line_routing", lambda *args: routing)
+    if abs(far) < 1e15:
+        assert comparable(play(case, partitions=6)[0]) == comparable(expected(case))
+        return
+    with pytest.raises(ArgumentError, match="asks for its nearest ones, from so far away"):
+        play(case, partitions=6)
+    monkeypatch.undo()
+    near = replace(case, spec=replace(case.spec, within=5.0))
+    routing = line_routing(replace(near, rows=case.rows[:60]), *sides(seen), 6, 1)
+    monkeypatch.setattr("tests.nearest.harness.line_routing", lambda *args: routing)
+    assert comparable(play(near, partitions=6)[0]) == comparable(expected(near))
+
+
 def test_few_answering_rows_are_copied_on_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fitting, "LEAST", 8)
     case = plane(900, 2, 3, dims=1)

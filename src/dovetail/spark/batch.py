@@ -49,8 +49,6 @@ class Sampling:
     """The columns of each side that the stage reads."""
     everything: bool = False
     """Whether it needs every row, not a sample."""
-    more: tuple[DataFrame, ...] = ()
-    """Further frames that the stage reads, each with the first columns of a sample."""
 
     def routing(self, sides: Sides, default: bytes) -> Column:
         """The fitted routing as a scalar subquery."""
@@ -58,7 +56,7 @@ class Sampling:
             sampled(flat.frame, columns, side=side, everything=self.everything)
             for side, (flat, columns) in enumerate(zip(sides, self.columns, strict=True))
         ]
-        return fitted([*samples, *self.more], self.fit, default)
+        return fitted(samples, self.fit, default)
 
 
 @dataclass(frozen=True)

@@ -120,7 +120,12 @@ class NearIndex:
 
     def _sort(self, groups: Index, values: Values) -> None:
         line = self.spec.metric == "line"
-        order = np.lexsort((values[:, 0], groups)) if line else np.argsort(groups, kind="stable")
+        if not line:
+            order = np.argsort(groups, kind="stable")
+        elif self.groups > 1:
+            order = np.lexsort((values[:, 0], groups))
+        else:
+            order = np.argsort(values[:, 0])
         self.rows = self.rows[order]
         self.starts = np.zeros(self.groups + 1, dtype=np.int64)
         np.cumsum(np.bincount(groups, minlength=self.groups), out=self.starts[1:])

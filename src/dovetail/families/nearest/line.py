@@ -8,7 +8,9 @@ its own region and to the few others whose reach it lies in, and an asking row m
 second shuffle.
 
 Whole numbers are exact throughout.  Distances of doubles are rounded, more so the larger the numbers are, and rows that
-differ may be equally near; a margin for that covers every value of a region, up to the largest that asks at all.
+differ may be equally near; a margin for that covers every value of a region.  The outer regions have no end, and theirs
+covers values a million million times as far away as the sample is wide; one that is still farther, and that no sample
+has shown, is refused.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from dovetail.columns.cells import spans
 from dovetail.columns.codes import HIGHEST, LOWEST, Codes, float_codes, float_values, order_codes
 from dovetail.columns.encode import Keys, group_numbers
 from dovetail.columns.segments import pack, unpack
+from dovetail.errors import ArgumentError
 from dovetail.families.nearest import fitting
 from dovetail.families.nearest.compiled import Index
 from dovetail.families.nearest.fitting import HEAVY, MOST_CELLS, cell_count, slices_of
@@ -34,7 +37,9 @@ Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
 
 
-_PARTS = ("light", "heavy", "offsets", "begins", "low", "high", "first", "shared", "sure", "numbers")
+_ROUNDING = 8e-15
+"""How far rounding may move a distance, as a share of the numbers that it is computed from; some bits to spare."""
+_PARTS = ("light", "heavy", "offsets", "begins", "low", "high", "first", "shared", "sure", "top", "numbers")
 
 
 def line_codes(spec: NearestSpec, columns: Keys) -> Codes:
@@ -72,6 +77,8 @@ class LineRouting:
     """The first cell of each region, and how many cells share its asking rows."""
     sure: Index
     """Whether a row of the region must find k rows: 1 if so."""
+    top: Codes
+    """The largest magnitude of a value of each region that its reach allows for, as a code."""
     numbers: npt.NDArray[np.int32]
     keys: pa.RecordBatch | None = None
     """The heavy keys themselves: another key of the same hash is a light one."""
@@ -91,6 +98,10 @@ class LineRouting:
             region = begin + np.searchsorted(self.begins[begin + 1 : end], codes[rows], side="right")
             part = (turns[rows] % self.shared[region].astype(np.uint64)).astype(np.int64)
             cells[rows], sure[rows] = self.first[region] + part, self.sure[region] > 0
+            # The code of -x is the complement of that of x.
+            beyond = np.flatnonzero(np.where(codes[rows] < 0, ~codes[rows], codes[rows]) > self.top[region])
+            if beyond.size:
+                raise _too_far(float_values(codes[rows[beyond[:1]]], "float64").item())
         return cells, sure
 
     def answering(self, spec: NearestSpec, hashes: Index, codes: Codes, keys: Keys) -> tuple[Index, Index]:
@@ -152,12 +163,20 @@ class LineRouting:
         return cls(**{**parts, "numbers": parts["numbers"].astype(np.int32)}, keys=heavy)
 
 
+def _too_far(value: float) -> ArgumentError:
+    return ArgumentError(
+        f"a row at {value!r} asks for its nearest ones, from so far away that doubles cannot tell them apart",
+        accepted="values less than a million million times as far away as the others are from each other",
+        hint="leave such rows out, or give the largest distance with within=; sample=False takes them",
+    )
+
+
 def by_hash(partitions: int) -> LineRouting:
     """A routing that knows nothing of the data: slices of the hash of the key."""
     light = np.array([LOWEST + (c * (1 << 64)) // partitions for c in range(1, partitions)], dtype=np.int64)
     none = np.empty(0, dtype=np.int64)
     numbers = spark_hash.cell_numbers(np.arange(partitions), partitions)
-    return LineRouting(light, none, np.zeros(1, dtype=np.int64), none, none, none, none, none, none, numbers)
+    return LineRouting(light, none, np.zeros(1, dtype=np.int64), none, none, none, none, none, none, none, numbers)
 
 
 @dataclass
@@ -170,15 +189,14 @@ class _Regions:
     first: list[int]
     shared: list[int]
     sure: list[int]
+    top: list[int]
     costs: list[float]
 
 
-def fit_line(
-    spec: NearestSpec, asking: LineSample, answering: LineSample, *, partitions: int, largest: float
-) -> LineRouting:
+def fit_line(spec: NearestSpec, asking: LineSample, answering: LineSample, *, partitions: int) -> LineRouting:
     """Slices of light keys and regions of heavy ones, each of about equal work, for what the samples show.
 
-    Without keys there is one heavy key.  `largest` is the largest magnitude of any value that asks.
+    Without keys there is one heavy key.
     """
     rows = asking.rows + answering.rows
     average = max(1.0, rows / cell_count(rows, partitions))
@@ -187,7 +205,7 @@ def fit_line(
     names, numbered = np.unique(hashes, return_inverse=True)
     both = np.repeat(weights, [asking.hash.size, answering.hash.size])
     load = np.bincount(numbered, weights=both, minlength=names.size).astype(np.float64)
-    made = _Regions([], [], [], [], [], [], [])
+    made = _Regions([], [], [], [], [], [], [], [])
     light: list[int] = []
     heavy = np.zeros(1, dtype=np.int64)
     if spec.keys:
@@ -198,14 +216,14 @@ def fit_line(
         own = np.flatnonzero(answering.hash == name)
         _divide(
             spec, made, np.sort(asking.codes[asking.hash == name]), np.sort(answering.codes[own]), weights, average,
-            largest, alike=_alike(spec, [key.take(own) for key in answering.keys]),
+            alike=_alike(spec, [key.take(own) for key in answering.keys]),
         )  # fmt: skip
         offsets.append(len(made.begins))
     numbers = spark_hash.cell_numbers(spark_hash.balance(np.array(made.costs), partitions), partitions)
-    parts = (light, offsets, made.begins, made.low, made.high, made.first, made.shared, made.sure)
-    slices, starts, begins, low, high, first, shared, sure = (np.array(part, dtype=np.int64) for part in parts)
+    parts = (light, offsets, made.begins, made.low, made.high, made.first, made.shared, made.sure, made.top)
+    slices, starts, begins, low, high, first, shared, sure, top = (np.array(part, dtype=np.int64) for part in parts)
     keys = _heavy_keys(spec, asking, answering, heavy)
-    return LineRouting(slices, heavy, starts, begins, low, high, first, shared, sure, numbers, keys)
+    return LineRouting(slices, heavy, starts, begins, low, high, first, shared, sure, top, numbers, keys)
 
 
 def _heavy_keys(spec: NearestSpec, asking: LineSample, answering: LineSample, heavy: Index) -> pa.RecordBatch | None:
@@ -228,7 +246,7 @@ def _alike(spec: NearestSpec, keys: Keys) -> bool:
 
 def _divide(
     spec: NearestSpec, made: _Regions, asking: Codes, answering: Codes, weights: tuple[float, float], average: float,
-    largest: float, *, alike: bool,
+    *, alike: bool,
 ) -> None:  # fmt: skip
     """The regions of one heavy key, whose sampled codes are sorted."""
     asks, answers = asking.size * weights[0], answering.size * weights[1]
@@ -244,6 +262,9 @@ def _divide(
         at = np.searchsorted(total, total[-1] * np.arange(1, wanted) / wanted)
         cuts = np.unique(both[order[at]]).tolist()
     begins, ends = [LOWEST, *cuts], [*cuts, HIGHEST]
+    largest = _largest(spec, asking, answering, len(begins))
+    told = float_codes(np.array([largest])).item()
+    near = spec.within is not None and spec.within < largest / 4
     for begin, end in zip(begins, ends, strict=True):
         asked = int(np.searchsorted(asking, end) - np.searchsorted(asking, begin)) * weights[0]
         low = LOWEST if begin == LOWEST else _reach(spec, answering, begin, (begin, end), largest, -1)
@@ -256,10 +277,22 @@ def _divide(
         made.first.append(len(made.costs))
         made.shared.append(shared)
         made.sure.append(int(bool(cuts) and spec.within is None))
+        bounded = not cuts or spec.whole or near or (begin != LOWEST and end != HIGHEST)
+        made.top.append(HIGHEST if bounded else told)
         made.costs += [asked / shared + held] * shared
     inner = slice(len(made.begins) - len(begins) + 1, len(made.begins) - 1)
     made.high[inner] = np.maximum.accumulate(np.array(made.high[inner], dtype=np.int64)).tolist()
     made.low[inner] = np.minimum.accumulate(np.array(made.low[inner], dtype=np.int64)[::-1])[::-1].tolist()
+
+
+def _largest(spec: NearestSpec, asking: Codes, answering: Codes, regions: int) -> float:
+    """The largest magnitude for which the margin of an outer region costs no more than half a region's rows."""
+    if spec.whole or not answering.size:
+        return 0.0
+    known = np.abs(float_values(np.concatenate([asking, answering]), "float64"))
+    with np.errstate(over="ignore"):
+        width = float(np.ptp(float_values(answering, "float64"))) / regions
+        return float(min(max(2 * known.max(), width / (2 * _ROUNDING)), np.finfo(np.float64).max))
 
 
 def _reach(spec: NearestSpec, answering: Codes, at: int, region: tuple[int, int], largest: float, side: int) -> int:
@@ -276,11 +309,11 @@ def _reach(spec: NearestSpec, answering: Codes, at: int, region: tuple[int, int]
         reach = float(np.sort(np.abs(float_values(near, "float64") - value))[place])
     if spec.within is not None:
         reach = min(reach, max(0.0, float(spec.within)))
-    # Every value of the region, open ones up to the largest that asks.
+    # Every value of the region; of those without an end, the largest that is allowed for.
     ends = [abs(float(one)) for one in float_values(np.array(region), "float64")]
     scale = max(largest if code in (LOWEST, HIGHEST) else one for code, one in zip(region, ends, strict=True))
     with np.errstate(over="ignore"):
-        margin = 1e-12 * reach + 8e-15 * (scale + reach + abs(value))
+        margin = 1e-12 * reach + _ROUNDING * (scale + reach + abs(value))
         end = np.float64(value) + side * (np.float64(reach) + margin)
     if not np.isfinite(end):
         return LOWEST if side < 0 else HIGHEST

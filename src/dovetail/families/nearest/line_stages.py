@@ -1,8 +1,10 @@
 """The stages of a join on a line, in one shuffle.
 
-fit         a little of both sides, and the largest value that asks -> one routing
-route       rows -> segments, one for each cell they go to
-join        the segments of a cell -> results
+    fit         a little of both sides -> one routing
+    route       rows -> segments, one for each cell they go to
+    join        the segments of a cell -> results
+
+Batches are those of :mod:`dovetail.families.nearest.stages`, without the number of the asking row.
 """
 
 from __future__ import annotations
@@ -28,9 +30,6 @@ from dovetail.families.nearest.router import scattered
 from dovetail.families.nearest.spec import ANSWERING, ASKING
 from dovetail.families.nearest.stages import SURE, Stage
 
-LARGEST = "largest"
-"""The column of the sample that has the largest magnitude of a value that asks, on a row of its own."""
-
 
 @dataclass(frozen=True)
 class LineFitStage(Stage):
@@ -43,19 +42,12 @@ class LineFitStage(Stage):
         spec = self.spec
         kept = [batch for batch in batches if batch.num_rows]
         empty = np.empty(0, dtype=np.int64)
-        samples, largest = [LineSample(empty, empty, [], 0.0)] * 2, 0.0
+        samples = [LineSample(empty, empty, [], 0.0)] * 2
         if kept:
-            rows = concat(kept)
-            if LARGEST in rows.schema.names:
-                known = rows.column(LARGEST).drop_null().to_numpy(zero_copy_only=False)
-                largest = float(known.max(initial=0.0))
-                rows = rows.drop_columns([LARGEST])
             width = (spec.width, spec.width)
-            found = sampled_sides(rows, width, hashed=bool(spec.keys), fractions=self.fractions)
+            found = sampled_sides(concat(kept), width, hashed=bool(spec.keys), fractions=self.fractions)
             samples = [self.sample(count, part) for count, part in found]
-        routing = fit_line(
-            spec, samples[ASKING], samples[ANSWERING], partitions=self.partitions, largest=largest
-        )  # fmt: skip
+        routing = fit_line(spec, samples[ASKING], samples[ANSWERING], partitions=self.partitions)
         yield pa.RecordBatch.from_arrays([binary_column([routing.to_buffer()])], names=[FITTED])
 
     def sample(self, rows: float, part: pa.RecordBatch) -> LineSample:

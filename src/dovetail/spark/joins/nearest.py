@@ -13,8 +13,6 @@ from pyspark.sql import types as T
 from dovetail.columns.layout import (
     CELL_NUMBER,
     COUNTERS,
-    DEEP,
-    DRAW,
     HAS_MATCH,
     KEY,
     PAYLOADS,
@@ -31,7 +29,7 @@ from dovetail.conditions.tokens import may_be_random
 from dovetail.errors import UnsupportedTypeError
 from dovetail.families.nearest.join_stages import DISTANCE, METRICS, RANK, BroadcastStage, MergeStage
 from dovetail.families.nearest.line import by_hash
-from dovetail.families.nearest.line_stages import LARGEST, LineFitStage, LineJoinStage, LineRouteStage
+from dovetail.families.nearest.line_stages import LineFitStage, LineJoinStage, LineRouteStage
 from dovetail.families.nearest.router import without_sample
 from dovetail.families.nearest.spec import ANSWERING, ASKING
 from dovetail.families.nearest.stages import AnswerStage, FitStage, RouteStage, Sources
@@ -213,7 +211,7 @@ def _on_line(columns: _Columns, recorder: Recorder) -> DataFrame:
     sampling = None
     if plan.sampled:
         fit = LineFitStage(spec, partitions, fractions=(1 / DENSE, 1 / SPARSE))
-        sampling = replace(_sampling(columns), fit=fit, more=_largest(columns))
+        sampling = replace(_sampling(columns), fit=fit)
     routed = Routed(
         route=route,
         without_sample=by_hash(partitions).to_buffer().to_pybytes(),
@@ -223,17 +221,6 @@ def _on_line(columns: _Columns, recorder: Recorder) -> DataFrame:
     )
     joined = Joined(columns.named(LineJoinStage(spec, partitions, columns.sources)), columns.schema(), None)
     return shuffled_join((columns.flat(ASKING), columns.flat(ANSWERING)), routed, joined, recorder)
-
-
-def _largest(columns: _Columns) -> tuple[DataFrame, ...]:
-    """The largest magnitude of a double that asks; whole numbers need none."""
-    if columns.spec.whole:
-        return ()
-    key = columns.plan.keys[ASKING][-1]
-    value = f"abs(CAST(({key.sql}) AS DOUBLE))"
-    marks = (f"0L AS {DRAW}", f"false AS {DEEP}", f"2 AS {SIDE}")
-    found = f"max(CASE WHEN {value} < DOUBLE('inf') THEN {value} END) AS {LARGEST}"
-    return (columns.sides[ASKING].frame.selectExpr(found).selectExpr(*marks, LARGEST),)
 
 
 def _shuffled(columns: _Columns, recorder: Recorder) -> DataFrame:
