@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         asof_join,
         bestmatch_join,
         estimates,
+        nearest_join,
         quality,
         theta_join,
         window_join,
@@ -76,6 +77,7 @@ __all__ = [
     "least",
     "metrics",
     "most",
+    "nearest_join",
     "overlap",
     "path",
     "plot",
@@ -92,8 +94,8 @@ __all__ = [
 
 _MODULES = {
     "dovetail.api": (
-        "aggregate_join", "approx_join", "asof_join", "bestmatch_join", "estimates", "explain", "quality",
-        "register_order", "sql", "theta_join", "window_join",
+        "aggregate_join", "approx_join", "asof_join", "bestmatch_join", "estimates", "explain", "nearest_join",
+        "quality", "register_order", "sql", "theta_join", "window_join",
     ),
     "dovetail.conditions.criteria": ("closest", "least", "most", "overlap", "prefer", "youngest"),
     "dovetail.families.shedding.spec": ("Harvest", "RandomDrop"),

@@ -15,9 +15,9 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from dovetail.columns.structs import Nested
+from dovetail.columns.ties import tie_kind
 from dovetail.conditions.comparison import KeyType, build_step
 from dovetail.conditions.forms import Band, Bound, Inequality, Term
-from dovetail.families.asof.encode import tie_kind
 from dovetail.families.asof.spec import DIRECTIONS, HOWS, AsofSpec, Where, distance
 from dovetail.reference.asof import asof_join
 from dovetail.reference.values import at_most, both, equal, less

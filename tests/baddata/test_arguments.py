@@ -45,6 +45,7 @@ PLAIN = {
 }
 JOINS = {
     "aggregate_join": {"on": "R.id = S.id", "by": "R", "agg": {"n": "count(*)"}},
+    "nearest_join": {"on": "ABS(R.id - S.id)"},
     "approx_join": {"on": "R.id = S.id", "memory": 10},
     "asof_join": {"time": "t"},
     "bestmatch_join": {"on": [dt.closest("t", within=5)]},
@@ -174,6 +175,7 @@ def _no_job(request, spark):
 
 STREAMS = {
     "aggregate_join": {"on": "R.id = S.id", "by": "R", "agg": {"n": "count(*)"}},
+    "nearest_join": {"on": "ABS(R.id - S.id)"},
     "approx_join": {"on": "R.id = S.id", "memory": 10},
     "asof_join": {"time": "ts", "by": "id"},
     "bestmatch_join": {"on": [dt.closest("ts", within="5 seconds")], "how": "left"},

@@ -71,6 +71,18 @@ def _aggregate(spark, folder: Path) -> list[str]:
     return [text for joined in joins for text in texts(joined)]
 
 
+def _nearest(spark, folder: Path) -> list[str]:
+    ways = ({"on": "ABS(A.x - B.x)", "by": "k"}, {"on": "HYPOT(A.x - B.x, A.id - B.id)", "ties": "first"})
+    joins = [
+        dt.nearest_join(tables(spark, folder, "AB"), k=2, how="left", broadcast=small, **way)
+        for way in ways
+        for small in (None, False)
+    ]
+    counted = joins[1].count()
+    assert dt.metrics(joins[1])["results"] == counted
+    return [text for joined in joins for text in texts(joined)]
+
+
 def _sampled(spark, folder: Path, memory: int | None = 60):
     return dt.approx_join(tables(spark, folder, "AB"), on="A.k = B.k", memory=memory, seed=3)
 
@@ -274,6 +286,7 @@ PUBLIC: dict[str, Case] = {
     "UnsupportedTypeError": _refused(dt.UnsupportedTypeError, _theta_of("ABS(A.k - B.k) <= 1")),
     "after": _after,
     "aggregate_join": _aggregate,
+    "nearest_join": _nearest,
     "approx_join": _joins("approx, batch", "approx, stream"),
     "asof_join": _joins("asof, batch", "asof, stream"),
     "bestmatch_join": _joins("bestmatch, batch", "bestmatch, stream"),

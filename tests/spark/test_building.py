@@ -13,6 +13,7 @@ MORE = {
     "theta, sampled": lambda inputs: dt.theta_join(inputs, on="ABS(A.v - B.v) <= 1", sample=True, how="full"),
     "best, inner": lambda inputs: dt.bestmatch_join(inputs, on=[dt.closest("v"), dt.least("A.k + B.k")], how="inner"),
     "asof, sampled": lambda inputs: dt.asof_join(inputs, time="ts", by="k", sample=True),
+    "nearest": lambda inputs: dt.nearest_join(inputs, on="A.k = B.k AND ABS(A.v - B.v)", k=2, broadcast=False),
     "aggregates": lambda inputs: dt.aggregate_join(
         inputs, on="A.k = B.k AND B.v <= A.v", by="A", agg={"n": "count(*)", "s": "sum(B.id)"}
     ),

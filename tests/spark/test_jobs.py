@@ -283,3 +283,35 @@ def test_a_job_aggregates(spark, folder):
     within.write()
     again = {row["x"]: (row["n"], row["total"]) for row in pq.read_table(folder / "out").to_pylist()}
     assert again == rows
+
+
+NEAREST = """\
+inputs:
+  R: {format: parquet, path: R}
+  S: {format: parquet, path: S}
+join:
+  kind: nearest
+  on: ABS(R.x - S.x)
+  k: 2
+  ties: first
+  within: 6
+  select: [R.x, S.x AS near, distance, rank]
+output: {format: parquet, path: out}
+"""
+
+
+def test_a_job_finds_the_nearest(spark, folder):
+    built = BuiltJob(job_of(folder, NEAREST), spark)
+    assert "nearest join, batch" in built.plan()
+    assert "at most 6 away" in built.plan()
+    built.write()
+    s = sorted({row["x"] for row in pq.read_table(folder / "S").to_pylist()})
+    found: dict[int, list[int]] = {}
+    for row in pq.read_table(folder / "out").to_pylist():
+        assert row["distance"] == abs(row["x"] - row["near"])
+        found.setdefault(row["x"], []).append(row["distance"])
+    assert found
+    for x, fars in found.items():
+        assert sorted(fars) == sorted(far for far in (abs(x - other) for other in s) if far <= 6)[:2]
+    with pytest.raises(JobError, match=r"job.yaml:\d+: .*holds no distance"):
+        BuiltJob(job_of(folder, NEAREST.replace("ABS(R.x - S.x)", "R.x = S.x")), spark)

@@ -5,6 +5,7 @@ from dovetail.api.approx import approx_join, estimates, quality
 from dovetail.api.asof import asof_join
 from dovetail.api.bestmatch import bestmatch_join
 from dovetail.api.explain import explain
+from dovetail.api.nearest import nearest_join
 from dovetail.api.sql import register_order, sql
 from dovetail.api.theta import theta_join
 from dovetail.api.window import window_join
@@ -16,6 +17,7 @@ __all__ = [
     "bestmatch_join",
     "estimates",
     "explain",
+    "nearest_join",
     "quality",
     "register_order",
     "sql",

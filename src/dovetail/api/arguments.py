@@ -44,6 +44,15 @@ AGGREGATE: Elsewhere = {
     **dict.fromkeys(("group_by", "groupBy", "groupby", "keys"), ("by=, the alias of an input", "by='t'")),
 }
 
+_DISTANCE = ("on=, a distance between the inputs", "on='HYPOT(r.x - s.x, r.y - s.y)', or on='ABS(r.ts - s.ts)'")
+NEAREST: Elsewhere = {
+    **CONDITION,
+    **dict.fromkeys(("condition", "distance", "metric", "columns", "coordinates", "order_by"), _DISTANCE),
+    **dict.fromkeys(("left_by", "right_by", "using"), ("by=", "by='k', or by={'r': 'k', 's': 'key'}")),
+    **dict.fromkeys(("n", "n_neighbors", "n_neighbours", "neighbors", "neighbours", "limit"), ("k=", "k=3")),
+    **dict.fromkeys(("tolerance", "max_distance", "radius"), ("within=", "within=500 is the largest distance")),
+}
+
 _INNER = ("inner joins, which need no how=", "sample the inner join")
 APPROX: Elsewhere = {**CONDITION, **dict.fromkeys(("how", "joinType", "join_type", "type"), _INNER)}
 

@@ -9,6 +9,7 @@ from dovetail.api.aggregate import aggregate_join
 from dovetail.api.approx import approx_join
 from dovetail.api.asof import asof_join
 from dovetail.api.bestmatch import bestmatch_join
+from dovetail.api.nearest import nearest_join
 from dovetail.api.theta import theta_join
 from dovetail.api.window import window_join
 
@@ -19,4 +20,5 @@ JOINS: dict[str, Callable[..., Any]] = {
     "asof": asof_join,
     "bestmatch": bestmatch_join,
     "approx": approx_join,
+    "nearest": nearest_join,
 }

@@ -169,6 +169,16 @@ def _calls() -> _Calls:
         batch[name] = lambda inputs, on=on, agg=agg, small=small: dt.aggregate_join(  # type: ignore[misc]
             inputs, on=on, by="R", agg=agg, broadcast=small
         )
+    nearest = {
+        "the nearest": ("HYPOT(R.x - S.x, R.y - S.y) AND R.i = S.i", "first"),
+        "the nearest on a line": ("ABS(R.x - S.x)", "all"),
+        "the nearest in time": ("ABS(R.t - S.t)", "all"),
+        "the nearest on Earth": ("HAVERSINE(R.x, R.y, S.x, S.y)", "all"),
+    }
+    for name, (on, ties) in nearest.items():
+        batch[name] = lambda inputs, on=on, ties=ties: dt.nearest_join(  # type: ignore[misc]
+            inputs, on=on, k=3, ties=ties, broadcast=False
+        )
     policies = ("prob", "prob_hash", "arrpj", "raj", "raj_hash")
     for policy in policies:
         batch[f"samples, {policy}"] = lambda inputs, policy=policy: dt.approx_join(  # type: ignore[misc]

@@ -228,13 +228,20 @@ class Clauses:
         if arguments is not None:
             two = len(arguments) == 2 and self.value(arguments[1]) == 2
             return arguments[0] if two else None
+        factors = self.product(span)
+        if factors is None:
+            return None
+        return factors[0] if self.sql(factors[0]) == self.sql(factors[1]) else None
+
+    def product(self, span: Span) -> tuple[Span, Span] | None:
+        """The two factors where the span is one product, else None."""
+        span = self.bare(span)
         if self._positions(span, *_LOOSER_THAN_MINUS) or self._signs(span):
             return None
         products = self._positions(span, *_PRODUCTS)
         if len(products) != 1 or self._items[products[0]].kind is not TokenType.STAR:
             return None
-        factors = self.bare(Span(span.start, products[0])), self.bare(Span(products[0] + 1, span.stop))
-        return factors[0] if self.sql(factors[0]) == self.sql(factors[1]) else None
+        return self.bare(Span(span.start, products[0])), self.bare(Span(products[0] + 1, span.stop))
 
     def call(self, span: Span, *names: str) -> list[Span] | None:
         """The arguments where the span is exactly one call of a function of these names, else None."""

@@ -1,10 +1,14 @@
-"""Distances between numbers, as ``within=`` states them."""
+"""Distances: how they are measured, and as ``within=`` states them."""
 
 from __future__ import annotations
 
 import math
 import sys
 from decimal import Context, Decimal
+from typing import Literal
+
+Metric = Literal["line", "euclidean", "haversine"]
+"""How the distance between two places is measured."""
 
 FARTHEST = 10**39
 """No two decimals of 38 digits are further apart, and no two whole numbers of 64 bits."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from dovetail.columns.ties import tie_kind
 from dovetail.conditions.comparison import Comparison, Key, KeyType, build_step
 from dovetail.conditions.forms import Term
 from dovetail.conditions.join_kind import JoinKind
 from dovetail.conditions.names import quoted
-from dovetail.families.asof.encode import tie_kind
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec, Options, Where
 
 Names = tuple[tuple[str, ...], tuple[str, ...]]

@@ -8,6 +8,7 @@ algorithm is wrong.  Rows are dictionaries, NULL is None, and a condition return
 from dovetail.reference.aggregate import aggregate_join
 from dovetail.reference.asof import asof_join
 from dovetail.reference.bestmatch import bestmatch_join
+from dovetail.reference.nearest import nearest_join
 from dovetail.reference.theta import theta_join
 from dovetail.reference.values import at_most, both, difference, equal, less
 from dovetail.reference.window import window_join
@@ -21,6 +22,7 @@ __all__ = [
     "difference",
     "equal",
     "less",
+    "nearest_join",
     "theta_join",
     "window_join",
 ]

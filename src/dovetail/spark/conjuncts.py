@@ -192,7 +192,7 @@ def _add_band(found: Conjuncts, band: Band, types: Mapping[Term, T.DataType], *,
     if kind is not None and kind.ddl == "TIMESTAMP" and clocks_change(zone):
         # Spark subtracts timestamps as local times.  In a zone whose clocks never change, instants give the same.
         kind = KeyType("TIMESTAMP_NTZ", "int", micros=1)
-        band = Band(_midnight(band.left, left), _midnight(band.right, right), band.low, band.high)
+        band = Band(midnight(band.left, left), midnight(band.right, right), band.low, band.high)
     text = isinstance(left, T.StringType) or isinstance(right, T.StringType)
     if kind is None or text or kind.kind == "rank" or kind.ddl == "BOOLEAN":
         found.rests.append(Rest(band.sql, frozenset((band.left.alias, band.right.alias)), tuple(_as_ranges(band))))
@@ -245,7 +245,7 @@ def _number_kind(bound: Term) -> TermKind | None:
     return TermKind("number", (max(1, len(value.digits) - behind), behind))
 
 
-def _midnight(term: Term, kind: T.DataType) -> Term:
+def midnight(term: Term, kind: T.DataType) -> Term:
     """A date as the timestamp that Spark makes of it: where clocks skip midnight, a later one.
 
     A timestamp without a zone stays as it is: where Spark subtracts one from a timestamp, or a timestamp from one, it

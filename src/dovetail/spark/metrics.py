@@ -211,7 +211,8 @@ def metrics(frame: DataFrame | StreamingQuery, *, timeout: float = 10.0) -> dict
     ``results``
         Rows of the result.
     ``candidates``
-        Pairs that the kernel found, before conditions that only Spark evaluates.
+        Pairs that the kernel found, before conditions that only Spark evaluates.  Of a nearest join: the neighbours
+        that cells have found, of which the nearest come out.
     ``matches``
         Of an aggregate join: the matches that its answers stand for, none of which was formed.
     ``comparisons``

@@ -17,7 +17,7 @@ from dovetail.errors import PredicateError, UnboundedJoinError, UnknownNameError
 from dovetail.statements.syntax.grammar import Slice
 from dovetail.statements.syntax.statement import Block, Join
 
-Family = Literal["theta", "aggregate", "window", "asof", "bestmatch", "approx"]
+Family = Literal["theta", "aggregate", "window", "asof", "bestmatch", "approx", "nearest"]
 
 
 @dataclass(frozen=True)
@@ -163,9 +163,9 @@ def refuse_relations_of_spark(text: str, block: Block, what: str) -> None:
 
 
 def refuse_other_clauses(text: str, joins: Iterable[Join], what: str) -> None:
-    """Refuse ASOF, BESTMATCH and AGGREGATE where another clause already says what the join is."""
+    """Refuse ASOF, BESTMATCH, AGGREGATE and NEAREST where another clause already says what the join is."""
     for join in joins:
-        if join.kind in ("asof", "bestmatch", "aggregate"):
+        if join.kind in ("asof", "bestmatch", "aggregate", "nearest"):
             raise in_statement(
                 text, join.slice.start, f"{join.kind.upper()} JOIN together with {what}", accepted="one of the two",
                 hint="put one of them into a subquery",

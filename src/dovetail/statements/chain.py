@@ -6,6 +6,7 @@ or an earlier join makes it, and it goes into the join as one input with a colum
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 from dovetail.conditions.either import either_of
@@ -22,20 +23,24 @@ from dovetail.statements.calls import (
 from dovetail.statements.chain_aggregate import aggregate_call
 from dovetail.statements.chain_asof import asof_call
 from dovetail.statements.chain_bestmatch import bestmatch_call
+from dovetail.statements.chain_nearest import nearest_call
 from dovetail.statements.steps import Keys, Step, columns_of, commuting, steps_of
 from dovetail.statements.syntax.statement import Block
+
+_MAKERS: dict[str, Callable[[Step, str, Facts], JoinCall]] = {
+    "asof": asof_call, "bestmatch": bestmatch_call, "aggregate": aggregate_call, "nearest": nearest_call,
+}  # fmt: skip
 
 
 def chain_calls(block: Block, text: str, facts: Facts, *, plain: bool = True) -> tuple[JoinCall, ...]:
     """The joins of a chain that Dovetail runs, in order; unless `plain`, only those that a clause asks for."""
     calls = []
     for step in steps_of(block):
-        if step.join.kind in ("asof", "bestmatch", "aggregate"):
+        if step.join.kind in _MAKERS:
             refuse_relations_of_spark(
                 text, replace(block, joins=tuple(one for one in block.joins if one.kind != "spark")), "this join"
             )
-            make = {"asof": asof_call, "bestmatch": bestmatch_call, "aggregate": aggregate_call}[step.join.kind]
-            calls.append(make(step, text, facts))
+            calls.append(_MAKERS[step.join.kind](step, text, facts))
         elif plain and step.join.kind == "plain" and step.join.on:
             call = _theta(step, text, facts)
             if call is not None:

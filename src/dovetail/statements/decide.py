@@ -68,7 +68,8 @@ def left_to_spark(block: Block, text: str) -> str | None:
 def has_clause(block: Block) -> bool:
     """Whether a SELECT uses the dialect, so that Spark alone cannot run it."""
     return bool(block.extras) or any(
-        join.kind in ("bestmatch", "aggregate") or (join.kind == "asof" and not join.matched) for join in block.joins
+        join.kind in ("bestmatch", "aggregate", "nearest") or (join.kind == "asof" and not join.matched)
+        for join in block.joins
     )
 
 

@@ -170,39 +170,3 @@ class KeyNumbers:
             both = self._pairs[at - 1].find(combined * count + numbers)
             combined = np.where((combined < 0) | (numbers < 0), -1, both)
         return combined
-
-
-def tie_levels(column: Column) -> list[Codes]:
-    """The codes that order a column; where there are NULLs, first whether a row is none."""
-    kind = tie_kind(column.type)
-    if kind is None:
-        return []
-    codes = joint_codes(column, column.slice(0, 0))[0] if kind == "rank" else order_codes(column, kind)
-    if not column.null_count:
-        return [codes]
-    valid = valid_mask(column)
-    return [valid.astype(np.int64), np.where(valid, codes, 0)]
-
-
-def tie_kind(kind: pa.DataType) -> Kind | None:
-    """The kind of code that orders a column; None for types without an order of their own.
-
-    Examples
-    --------
-    >>> tie_kind(pa.int8()), tie_kind(pa.string()), tie_kind(pa.list_(pa.int8()))
-    ('int', 'rank', None)
-    """
-    if pa.types.is_float32(kind):
-        return "float32"
-    if pa.types.is_float64(kind):
-        return "float64"
-    if pa.types.is_decimal128(kind):
-        return "int" if kind.precision <= 18 else "rank"
-    text = (pa.types.is_string, pa.types.is_large_string, pa.types.is_binary, pa.types.is_large_binary)
-    if any(test(kind) for test in text):
-        return "rank"
-    whole_numbers = (
-        pa.types.is_signed_integer, pa.types.is_boolean, pa.types.is_date, pa.types.is_timestamp, pa.types.is_time,
-        pa.types.is_duration,
-    )  # fmt: skip
-    return "int" if any(test(kind) for test in whole_numbers) else None

@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dovetail.columns.codes import Codes
+from dovetail.columns.ties import tie_levels
 from dovetail.families.asof import compiled
 from dovetail.families.asof.compiled import BACKWARD, FORWARD, NEAREST, Index, RowNumbers
 from dovetail.families.asof.encode import (
@@ -22,7 +23,6 @@ from dovetail.families.asof.encode import (
     key_columns,
     ranked_times,
     ranks_among,
-    tie_levels,
     time_codes,
     time_floats,
     usable,

@@ -11,9 +11,10 @@ import pyarrow as pa
 
 from dovetail.columns.codes import Codes, joint_codes, order_codes
 from dovetail.columns.encode import encode
+from dovetail.columns.ties import tie_levels
 from dovetail.families.asof import compiled, compiled_where
 from dovetail.families.asof.compiled import BACKWARD, NEAREST, Index, RowNumbers
-from dovetail.families.asof.encode import tie_levels, time_floats
+from dovetail.families.asof.encode import time_floats
 from dovetail.families.asof.kernel import DIRECTIONS, RightIndex, WideIndex, tolerance
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
 

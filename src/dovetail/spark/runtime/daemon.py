@@ -29,6 +29,7 @@ import dovetail.families.aggregate.join_stages
 import dovetail.families.approx.stream
 import dovetail.families.asof.stream
 import dovetail.families.bestmatch.stream_recent
+import dovetail.families.nearest.join_stages
 import dovetail.families.shedding.stream
 import dovetail.families.theta.stream
 import dovetail.families.window.stream

@@ -31,7 +31,7 @@ class Dovetail(Spark):
 
 _DIALECT = Dovetail()
 _BEGINNINGS = {
-    ("AGGREGATE", "JOIN"),
+    ("AGGREGATE", "JOIN"), ("NEAREST", "JOIN"),
     ("BESTMATCH", "JOIN"), ("ASOF", "JOIN"), ("ASOF", "LEFT"), ("ASOF", "RIGHT"), ("ASOF", "FULL"), ("ASOF", "SEMI"),
     ("ASOF", "ANTI"), ("ASOF", "INNER"), ("DWINDOW", "("), ("DWINDOW", "="),
     ("WINDOW", "="), ("WINDOW", "("), ("WITHIN", "MEMORY"), ("SHED", "HARVEST"), ("SHED", "RANDOM"),
@@ -116,7 +116,8 @@ def uses_dialect(tokens: Sequence[Token]) -> bool:
     """
     words = [token.text.upper() for token in tokens]
     pairs = set(pairwise(words))
-    return bool(pairs & _BEGINNINGS)
+    counted = any(a == "NEAREST" and c == "JOIN" for a, c in zip(words, words[2:], strict=False))
+    return counted or bool(pairs & _BEGINNINGS)
 
 
 def _retagged(token: Token, kind: TokenType) -> Token:

@@ -123,6 +123,14 @@ class Compute:
 
 
 @dataclass(frozen=True)
+class Near:
+    """What ``NEAREST 3 JOIN relation ON distance TIES FIRST`` says beside its condition."""
+
+    k: int = 1
+    ties: str = "all"
+
+
+@dataclass(frozen=True)
 class Best:
     """What follows ``BESTMATCH JOIN relation``."""
 

@@ -13,7 +13,7 @@ from typing import Any
 from sqlglot import TokenType, exp
 
 from dovetail.statements.syntax.clause_parser import ClauseParser
-from dovetail.statements.syntax.grammar import Agreeing, Best, Compute, Criterion, Extreme, Ordered, Slice
+from dovetail.statements.syntax.grammar import Agreeing, Best, Compute, Criterion, Extreme, Near, Ordered, Slice
 
 _BEGINNINGS = (
     ("BESTMATCH", "JOIN"), ("DWINDOW", "("), ("WITHIN", "MEMORY"), ("SHED", "HARVEST"), ("SHED", "RANDOM"),
@@ -89,7 +89,7 @@ class DovetailParser(ClauseParser):
     # --- joins --------------------------------------------------------------------------------------------
 
     def _parse_table_alias(self, alias_tokens: Collection[TokenType] | None = None) -> exp.TableAlias | None:
-        if any(self._match_text_seq(*words, advance=False) for words in _BEGINNINGS):
+        if any(self._match_text_seq(*words, advance=False) for words in _BEGINNINGS) or self._at_nearest():
             return None
         return super()._parse_table_alias(alias_tokens)
 
@@ -106,6 +106,8 @@ class DovetailParser(ClauseParser):
             found: exp.Join | None = self._best_join(side)
         elif kind in ("", "OUTER") and self._match_text_seq("AGGREGATE", "JOIN"):
             found = self._aggregate_join(side)
+        elif kind in ("", "OUTER") and self._at_nearest():
+            found = self._nearest_join(side)
         elif (side or kind) and self._match_text_seq("ASOF", "JOIN", advance=False):
             # Spark has the side in front of ASOF, DuckDB behind it.
             found = super()._parse_join(skip_join_token, parse_bracket, alias_tokens)
@@ -164,6 +166,30 @@ class DovetailParser(ClauseParser):
         # Only the left side has columns in the result, as in a semi join.
         join = exp.Join(this=relation, side="LEFT", kind="SEMI", on=condition)
         join.meta["compute"] = Compute(tuple(computed), keep=side != "INNER")
+        return join
+
+    def _at_nearest(self) -> bool:
+        """Whether ``NEAREST JOIN`` or ``NEAREST 3 JOIN`` begins here; a table may be called nearest."""
+        words = [token.text.upper() for token in self._tokens[self._index : self._index + 3]]
+        return words[:2] == ["NEAREST", "JOIN"] or (words[:1] == ["NEAREST"] and words[2:] == ["JOIN"])
+
+    def _nearest_join(self, side: str) -> exp.Join:
+        self._match_text_seq("NEAREST")
+        k = 1 if self._match_text_seq("JOIN", advance=False) else self._whole_number("NEAREST")
+        self._match_text_seq("JOIN")
+        if side not in ("", "LEFT", "INNER"):
+            self._fail(f"{side} NEAREST JOIN", "[LEFT | INNER] NEAREST 3 JOIN: the rows on the left look for others")
+        relation = self._parse_table()
+        if relation is None:
+            self._fail("a relation is missing behind NEAREST JOIN", "the name of a table, or a subquery")
+        condition = self._parse_disjunction() if self._match(TokenType.ON) else None
+        if condition is None:
+            self._fail("ON is missing behind NEAREST JOIN", "ON HYPOT(r.x - s.x, r.y - s.y), and r.k = s.k beside it")
+        ties = "all"
+        if self._match_text_seq("TIES"):
+            ties = self._choice("TIES")
+        join = exp.Join(this=relation, side="LEFT" if side == "LEFT" else "", on=condition)
+        join.meta["near"] = Near(k, ties)
         return join
 
     def _computed(self) -> tuple[str, Slice]:

@@ -17,9 +17,9 @@ from dovetail.conditions.join_kind import How
 from dovetail.conditions.tokens import Item
 from dovetail.errors import ArgumentError, StatementError, closest, in_statement, listing
 from dovetail.statements.syntax.dialect import UnreadableError, read_query, tokens_of, uses_dialect
-from dovetail.statements.syntax.grammar import Best, Compute, Extras, Slice
+from dovetail.statements.syntax.grammar import Best, Compute, Extras, Near, Slice
 
-Kind = Literal["plain", "asof", "bestmatch", "aggregate", "spark"]
+Kind = Literal["plain", "asof", "bestmatch", "aggregate", "nearest", "spark"]
 
 _HOWS: dict[tuple[str, str], How] = {
     ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner",
@@ -61,6 +61,9 @@ class Join:
     """Whether it is an as-of join in Spark's own spelling, with MATCH_CONDITION first in `on`."""
     compute: Compute | None = None
     """The aggregates of an aggregate join, which has no columns of its relation: `how` is ``semi``."""
+
+    near: Near | None = None
+    """How many rows a nearest join looks for."""
 
     @property
     def merges(self) -> bool:
@@ -223,7 +226,8 @@ def _refuse_misplaced(tree: exp.Expr, text: str, *, piped: bool) -> None:
     """Refuse joins of the dialect where they would be lost: Spark would read ASOF as an alias, and join differently."""
     for node in tree.find_all(exp.Join, exp.Select):
         select = node.parent if isinstance(node, exp.Join) else node
-        ours = "best" in node.meta or str(node.args.get("method") or "").upper() == "ASOF" or node.meta.get("extras")
+        asof = str(node.args.get("method") or "").upper() == "ASOF"
+        ours = asof or "best" in node.meta or "near" in node.meta or node.meta.get("extras")
         if ours and (piped or not isinstance(select, exp.Select) or not _is_in_text(select)):
             at = node.meta["slice"].start if "slice" in node.meta else 0
             raise in_statement(
@@ -303,6 +307,8 @@ class _Reader:
             if best
             else "aggregate"
             if compute
+            else "nearest"
+            if "near" in node.meta
             else "asof"
             if method == "ASOF"
             else "spark"
@@ -328,6 +334,7 @@ class _Reader:
             natural=method == "NATURAL",
             matched=match is not None,
             compute=compute,
+            near=node.meta.get("near"),
         )
 
     def conjuncts(self, at: Slice) -> tuple[Slice, ...]:

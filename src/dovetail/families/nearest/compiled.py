@@ -1,0 +1,139 @@
+"""Compiled search on a line: the nearest values of sorted ones are a run of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from dovetail.columns.numba_cache import njit
+
+Index = npt.NDArray[np.int64]
+Values = npt.NDArray[Any]
+"""Doubles, or codes as unsigned numbers, whose differences are exact."""
+Mask = npt.NDArray[np.bool_]
+
+
+@njit
+def runs(
+    values: Values, starts: Index, group: Index, asked: Values, k: int, within: Any
+) -> tuple[Index, Index]:  # pragma: no cover - compiled
+    """For each asked value the run [begin, end) of the sorted values of its group that are nearest, ties included.
+
+    A difference of doubles may overflow; none that does is within any distance.
+    """
+    begin = np.zeros(asked.size, dtype=np.int64)
+    end = np.zeros(asked.size, dtype=np.int64)
+    for row in range(asked.size):
+        own = group[row]
+        if own < 0 or own >= starts.size - 1:
+            continue
+        first, last = starts[own], starts[own + 1]
+        low, high = _middle(values, first, last, asked[row])
+        taken = 0
+        far = within
+        while taken < k:
+            below = low > first and asked[row] - values[low - 1] <= within
+            above = high < last and values[high] - asked[row] <= within
+            if below and (not above or asked[row] - values[low - 1] <= values[high] - asked[row]):
+                low -= 1
+                far = asked[row] - values[low]
+            elif above:
+                far = values[high] - asked[row]
+                high += 1
+            else:
+                break
+            taken += 1
+        if taken == k:
+            while low > first and asked[row] - values[low - 1] == far:
+                low -= 1
+            while high < last and values[high] - asked[row] == far:
+                high += 1
+        begin[row], end[row] = low, high
+    return begin, end
+
+
+@njit(inline="always")
+def _middle(values: Values, first: int, last: int, wanted: Any) -> tuple[int, int]:  # pragma: no cover - compiled
+    """The first position whose value is not below `wanted`, twice."""
+    low, high = first, last
+    while low < high:
+        middle = (low + high) >> 1
+        if values[middle] < wanted:
+            low = middle + 1
+        else:
+            high = middle
+    return low, low
+
+
+@njit
+def listed(
+    values: Values, begin: Index, end: Index, asked: Values
+) -> tuple[Index, Index, Values]:  # pragma: no cover - compiled
+    """The runs written out, nearest first: asking row, position, distance."""
+    total = 0
+    for row in range(begin.size):
+        total += end[row] - begin[row]
+    owner = np.empty(total, dtype=np.int64)
+    place = np.empty(total, dtype=np.int64)
+    far = np.empty(total, dtype=values.dtype)
+    at = 0
+    for row in range(begin.size):
+        first, last = begin[row], end[row]
+        low, high = _middle(values, first, last, asked[row])
+        while low > first or high < last:
+            owner[at] = row
+            if high == last or (low > first and asked[row] - values[low - 1] <= values[high] - asked[row]):
+                low -= 1
+                place[at], far[at] = low, asked[row] - values[low]
+            else:
+                place[at], far[at] = high, values[high] - asked[row]
+                high += 1
+            at += 1
+    return owner, place, far
+
+
+@njit
+def in_order(owner: Index, far: Values) -> bool:  # pragma: no cover - compiled
+    """Whether candidates lie in the order of their asking rows, nearest first."""
+    for at in range(1, owner.size):
+        if owner[at] < owner[at - 1] or (owner[at] == owner[at - 1] and far[at] < far[at - 1]):
+            return False
+    return True
+
+
+@njit
+def reaching(owner: Index, far: Values, k: int) -> tuple[Mask, Index, Mask]:  # pragma: no cover - compiled
+    """Of candidates in order: those no farther than the k-th of their row, their ranks, and which are tied.
+
+    Ranks are 1 and the number of nearer ones.
+    """
+    kept = np.empty(owner.size, dtype=np.bool_)
+    rank = np.empty(owner.size, dtype=np.int64)
+    tied = np.zeros(owner.size, dtype=np.bool_)
+    first = 0
+    for at in range(owner.size):
+        if at == 0 or owner[at] != owner[at - 1]:
+            first = at
+        place = at - first
+        same = place > 0 and far[at] == far[at - 1]
+        rank[at] = rank[at - 1] if same else place + 1
+        kept[at] = place < k or (same and kept[at - 1])
+        if same:
+            tied[at] = tied[at - 1] = True
+    return kept, rank, tied
+
+
+@njit
+def first_places(owner: Index, k: int) -> tuple[Mask, Index]:  # pragma: no cover - compiled
+    """Of candidates in order: the first k of each row, and their places from 1 on."""
+    kept = np.empty(owner.size, dtype=np.bool_)
+    place = np.empty(owner.size, dtype=np.int64)
+    first = 0
+    for at in range(owner.size):
+        if at == 0 or owner[at] != owner[at - 1]:
+            first = at
+        place[at] = at - first + 1
+        kept[at] = place[at] <= k
+    return kept, place

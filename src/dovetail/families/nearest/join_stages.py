@@ -1,0 +1,220 @@
+"""The stages that give results: the nearest of what cells have found, or of the whole of a small side.
+
+    merge       candidates of the rows of some homes, and those rows -> results
+    broadcast   rows, and the whole of the other side -> results, without a shuffle
+
+Output batches hold the payload of both sides, whether there is a neighbour, its distance and rank, and the counters on
+a row of their own.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from dovetail.columns.broadcast import broadcast_blocks
+from dovetail.columns.encode import Keys
+from dovetail.columns.layout import BOX_PAYLOAD, COUNTERS, HAS_MATCH, POINT_PAYLOAD, SEGMENT, TURN, columns_of
+from dovetail.columns.segments import cast_columns, concat, nulls, unpack
+from dovetail.errors import ArgumentError
+from dovetail.families.nearest.compiled import Index, Values
+from dovetail.families.nearest.kernel import NearIndex, choose
+from dovetail.families.nearest.spec import ANSWERING, ASKING, NearestSpec
+from dovetail.families.nearest.stages import FAR, ID, NOTE, NOTES, SURE, Candidates, Stage
+
+METRICS = ("rows_points", "rows_boxes", "candidates", "kernel_us", "cells", "results")
+"""The counters of a task: rows that answered and asked, copies included, and the neighbours that cells have found."""
+
+DISTANCE, RANK = "distance", "rank"
+"""The columns of the result behind those of the inputs."""
+
+_LARGEST = (1 << 63) - 1
+
+
+def distances(spec: NearestSpec, far: Values) -> pa.Array[Any]:
+    """Distances in the type in which they come out."""
+    if not spec.whole:
+        return pa.array(far, pa.float64())
+    if far.size and int(far.max()) > _LARGEST // spec.unit:
+        raise ArgumentError(
+            f"a distance of {int(far.max()) * spec.unit:,} does not fit the type of the column distance",
+            accepted=f"distances of at most {_LARGEST:,}",
+            hint="cast the values to DOUBLE in on=, or give the largest distance with within=",
+        )
+    codes = far.astype(np.int64) * spec.unit
+    if pa.types.is_decimal(spec.distance):
+        wide = np.zeros((codes.size, 2), dtype=np.int64)
+        wide[:, 0] = codes
+        return pa.Array.from_buffers(spec.distance, codes.size, [None, pa.py_buffer(wide.tobytes())])
+    return pa.array(codes).cast(spec.distance)
+
+
+@dataclass(frozen=True)
+class ResultStage(Stage):
+    """What giving results has in common."""
+
+    def rows_out(
+        self, asking: Sequence[pa.Array[Any]], size: int, owner: Index, near: pa.RecordBatch, far: Values, rank: Index
+    ) -> pa.RecordBatch:
+        """The rows of the result: each asking row with its neighbours or, where that is asked for, without any."""
+        spec = self.spec
+        lonely = np.empty(0, dtype=np.int64)
+        if spec.keep:
+            lonely = np.flatnonzero(np.bincount(owner, minlength=size) == 0)
+        picked = pa.array(np.concatenate([owner, lonely]))
+        matched = near.columns[: len(spec.payload[ANSWERING])]
+        columns = cast_columns([column.take(picked) for column in asking], spec.payload[ASKING])
+        columns += self._padded(cast_columns(matched, spec.payload[ANSWERING]), lonely.size)
+        columns.append(pa.array(np.repeat([True, False], [owner.size, lonely.size])))
+        columns += self._padded([distances(spec, far), pa.array(rank, pa.int32())], lonely.size)
+        columns.append(nulls(len(picked), pa.list_(pa.int64())))
+        return pa.RecordBatch.from_arrays(columns, names=self._names())
+
+    def found(self, index: NearIndex | None, rows: pa.RecordBatch | None, columns: Keys) -> Candidates:
+        """The nearest rows of asking ones: none where nobody answers."""
+        found = self.candidates(index, rows, columns)
+        if found is not None:
+            return found
+        none = np.empty(0, dtype=np.int64)
+        return none, none.astype(np.uint64 if self.spec.whole else np.float64), none, self.nothing()
+
+    @staticmethod
+    def ordered(found: Candidates) -> tuple[Index, pa.RecordBatch, Values, Index]:
+        """What was found, in the order of :meth:`rows_out`."""
+        owner, far, rank, near = found
+        return owner, near, far, rank
+
+    def check(self, sure: pa.Array[Any], owner: Index) -> None:
+        """Rows that looked only as far as the sample had k rows must have found k."""
+        must = sure.to_numpy(zero_copy_only=False)
+        if must.any() and (np.bincount(owner, minlength=must.size)[must] < self.spec.k).any():
+            raise RuntimeError(
+                "an input gave other rows when it was read again: cache it, or write it to a table, and join that"
+            )
+
+    def _padded(self, columns: Sequence[pa.Array[Any]], more: int) -> list[pa.Array[Any]]:
+        if not more:
+            return list(columns)
+        return [pa.concat_arrays([column, nulls(more, column.type)]) for column in columns]
+
+    def nothing(self) -> pa.RecordBatch:
+        """No answering rows."""
+        kinds = self.spec.payload[ANSWERING]
+        return pa.RecordBatch.from_arrays([nulls(0, kind) for kind in kinds], names=columns_of(BOX_PAYLOAD, len(kinds)))
+
+    def counts(self, values: list[int]) -> pa.RecordBatch:
+        """Counters as a row of their own."""
+        kinds = [*self.spec.payload[ASKING], *self.spec.payload[ANSWERING], pa.bool_(), self.spec.distance, pa.int32()]
+        columns = [*(nulls(1, kind) for kind in kinds), pa.array([values], pa.list_(pa.int64()))]
+        return pa.RecordBatch.from_arrays(columns, names=self._names())
+
+    def _names(self) -> list[str]:
+        payload = [
+            name
+            for prefix, kinds in zip((POINT_PAYLOAD, BOX_PAYLOAD), self.spec.payload, strict=True)
+            for name in columns_of(prefix, len(kinds))
+        ]
+        return [*payload, HAS_MATCH, DISTANCE, RANK, COUNTERS]
+
+
+@dataclass
+class _Merging:
+    """A task of the merge at work."""
+
+    home: int = -1
+    candidates: list[pa.RecordBatch] = field(default_factory=list)
+    counted: list[int] = field(default_factory=lambda: [0] * len(METRICS))
+
+
+@dataclass(frozen=True)
+class MergeStage(ResultStage):
+    """Segments in their turns: for each home the candidates of its rows, then its rows."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once for each part of the homes."""
+        at_work = _Merging()
+        for batch in batches:
+            for at in range(batch.num_rows):
+                segment = unpack(batch.column(SEGMENT)[at].as_buffer())
+                turn = batch.column(TURN)[at].as_py()
+                if turn == NOTES:
+                    self._note(at_work, segment)
+                    continue
+                if at_work.home != turn // 2:
+                    at_work.home, at_work.candidates = turn // 2, []
+                if turn % 2 == 0:
+                    at_work.candidates.append(segment)
+                else:
+                    yield self._merged(at_work, segment)
+        yield self.counts(at_work.counted)
+
+    def _note(self, at_work: _Merging, segment: pa.RecordBatch) -> None:
+        answering, asking, formed, spent = json.loads(segment.schema.metadata[NOTE.encode()])
+        for at, value in ((0, answering), (1, asking), (2, formed), (3, spent), (4, 1)):
+            at_work.counted[at] += value
+
+    def _merged(self, at_work: _Merging, residents: pa.RecordBatch) -> pa.RecordBatch:
+        began = time.perf_counter_ns()
+        size, payload = residents.num_rows, len(self.spec.payload[ASKING])
+        owner, rank = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        far: Values = np.empty(0, dtype=np.uint64 if self.spec.whole else np.float64)
+        near = self.nothing()
+        if at_work.candidates:
+            found = concat(at_work.candidates)
+            owner = placed(residents.column(ID).to_numpy(), found.column(ID).to_numpy())
+            far = found.column(FAR).to_numpy()
+            rows = found.select(range(2, found.num_columns))
+            chosen = choose(self.spec, owner, far, [rows.column(at) for at in self.spec.order])
+            owner, far, rank = owner[chosen.at], far[chosen.at], chosen.rank
+            near = rows.take(chosen.at)
+        self.check(residents.column(SURE), owner)
+        out = self.rows_out(residents.columns[:payload], size, owner, near, far, rank)
+        for at, value in ((3, (time.perf_counter_ns() - began) // 1000), (5, out.num_rows)):
+            at_work.counted[at] += value
+        return out
+
+
+def placed(numbers: Index, wanted: Index) -> Index:
+    """Where each wanted number is among distinct ones."""
+    order = np.argsort(numbers)
+    found = order[np.minimum(np.searchsorted(numbers, wanted, sorter=order), numbers.size - 1)]
+    if not np.array_equal(numbers[found], wanted):
+        raise RuntimeError("a task that ran again read its rows in another order: run the join once more")
+    return found
+
+
+@dataclass(frozen=True)
+class BroadcastStage(ResultStage):
+    """Asking rows in, and with them the whole answering side packed into one value; results out.  No shuffle."""
+
+    packed: bool = False
+    """Whether rows come as segments, each with that value: those of a stream."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once a task."""
+        rows: pa.RecordBatch | None = None
+        index = None
+        opened = False
+        counted = [0] * len(METRICS)
+        payload = len(self.spec.payload[ASKING])
+        for block, value in broadcast_blocks(batches, packed=self.packed):
+            began = time.perf_counter_ns()
+            if not opened:
+                # Spark may see that the small side is empty, and then nobody packs it.
+                rows, opened = unpack(value.as_buffer()) if value.is_valid else None, True
+                index = self.index(rows)
+            found = self.found(index, rows, self.columns(ASKING, block))
+            out = self.rows_out(block.columns[:payload], block.num_rows, *self.ordered(found))
+            spent = (time.perf_counter_ns() - began) // 1000
+            for at, more in ((1, block.num_rows), (2, found[0].size), (3, spent), (5, out.num_rows)):
+                counted[at] += more
+            yield out
+        if opened:
+            counted[0], counted[4] = 0 if rows is None else rows.num_rows, 1
+            yield self.counts(counted)

@@ -1,0 +1,236 @@
+"""The nearest rows within a cell: an index of the answering rows, and the search of asking rows in it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from dovetail.columns.codes import order_codes
+from dovetail.columns.encode import Keys, group_numbers, usable
+from dovetail.columns.ties import content_ranks
+from dovetail.families.nearest import tree as trees
+from dovetail.families.nearest.compiled import Index, Values, first_places, in_order, listed, reaching, runs
+from dovetail.families.nearest.spec import NearestSpec
+
+Floats = npt.NDArray[np.float64]
+Mask = npt.NDArray[np.bool_]
+
+_SIGN = np.uint64(1 << 63)
+_FARTHEST = (1 << 64) - 1
+_ROOM = 1 << 23
+"""For how many neighbours a search has room at a time."""
+_LARGEST = float(np.finfo(np.float64).max)
+
+
+class Found(NamedTuple):
+    """Candidates in the order of their asking rows, nearest first: asking row, answering row, distance."""
+
+    owner: Index
+    row: Index
+    far: Values
+
+
+class Chosen(NamedTuple):
+    """Which candidates stay, by their positions in order, and the rank of each."""
+
+    at: Index
+    rank: Index
+
+
+def coordinates(spec: NearestSpec, columns: Keys) -> tuple[Values, Mask]:
+    """Coordinates as numbers, (rows, dimensions), and which rows have a place; the others get any.
+
+    On a line whole numbers become unsigned ones in the same order, whose differences never overflow.  NULL, NaN and
+    infinity are no place, and neither is a latitude beyond a pole, or a longitude beyond a full turn.
+    """
+    good = usable(columns)
+    if spec.whole:
+        codes = order_codes(columns[0], "int").view(np.uint64) ^ _SIGN
+        return codes.reshape(-1, 1), good
+    values = np.empty((len(columns[0]), len(columns)))
+    for at, column in enumerate(columns):
+        values[:, at] = column.to_numpy(zero_copy_only=False)
+    good &= np.isfinite(values).all(axis=1)
+    if spec.metric == "haversine":
+        good &= (np.abs(values[:, 0]) <= 90) & (np.abs(values[:, 1]) <= 360)
+    return values, good
+
+
+def on_sphere(values: Floats) -> tuple[Floats, Floats]:
+    """Latitudes and longitudes as points of the unit sphere; and in radians, with the cosine of the latitude."""
+    places = np.empty((values.shape[0], 3))
+    # As the definition computes them, to the last bit: NumPy's own radians may round otherwise.
+    places[:, :2] = values * (math.pi / 180)
+    places[:, 2] = np.cos(places[:, 0])
+    points = np.column_stack(
+        [places[:, 2] * np.cos(places[:, 1]), places[:, 2] * np.sin(places[:, 1]), np.sin(places[:, 0])]
+    )
+    return points, places
+
+
+class NearIndex:
+    """Answering rows by key and place."""
+
+    def __init__(self, spec: NearestSpec, columns: Keys, ordering: Sequence[pa.Array[Any]]) -> None:
+        self.spec = spec
+        count = len(spec.keys)
+        values, good = coordinates(spec, columns[count:])
+        if count:
+            good &= usable(columns[:count])
+        self.rows = np.flatnonzero(good)
+        self.ordering = ordering
+        self.keys: Keys = [column.take(self.rows) for column in columns[:count]]
+        groups = np.zeros(self.rows.size, dtype=np.int64)
+        if count:
+            groups, _ = group_numbers(spec.keys, self.keys, [key.slice(0, 0) for key in self.keys])
+        self.groups = 1 + int(groups.max(initial=-1))
+        values = values[self.rows]
+        if spec.ties == "first":
+            kept = self._without_surplus(groups, values)
+            groups, values, self.rows = groups[kept], values[kept], self.rows[kept]
+        self._sort(groups, values)
+
+    def _without_surplus(self, groups: Index, values: Values) -> Index:
+        """The rows without those that share their place with k others which come first in the order of rows."""
+        order = np.lexsort([*values.T[::-1], groups])
+        same = (groups[order][1:] == groups[order][:-1]) & (values[order][1:] == values[order][:-1]).all(axis=1)
+        place = np.arange(order.size)
+        begins = np.concatenate([[True], ~same])[: order.size]
+        run = np.cumsum(begins) - 1
+        sizes = np.bincount(run) if order.size else np.zeros(0, dtype=np.int64)
+        if not (sizes > self.spec.k).any():
+            return np.arange(order.size)
+        crowded = sizes[run] > self.spec.k
+        ranks = np.zeros(order.size, dtype=np.int64)
+        ranks[crowded] = self.ranks(self.rows[order[crowded]])
+        resorted = np.lexsort((ranks, run))
+        order, run = order[resorted], run[resorted]
+        first = np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.sort(order[place - first < self.spec.k])
+
+    def ranks(self, rows: Index) -> Index:
+        """The ranks of rows among these, in the order of their columns."""
+        chosen = rows
+        return content_ranks([column.take(chosen) for column in self.ordering], rows.size)
+
+    def _sort(self, groups: Index, values: Values) -> None:
+        line = self.spec.metric == "line"
+        if not line:
+            order = np.argsort(groups, kind="stable")
+        elif self.groups > 1:
+            order = np.lexsort((values[:, 0], groups))
+        else:
+            order = np.argsort(values[:, 0])
+        self.rows = self.rows[order]
+        self.starts = np.zeros(self.groups + 1, dtype=np.int64)
+        np.cumsum(np.bincount(groups, minlength=self.groups), out=self.starts[1:])
+        if line:
+            self.values = np.ascontiguousarray(values[order, 0])
+            return
+        factors = np.array(self.spec.factors)
+        if self.spec.metric == "haversine":
+            points, places = on_sphere(values[order])
+            self.tree = trees.build(points, self.starts, np.ones(3), places)
+        else:
+            self.tree = trees.build(np.ascontiguousarray(values[order]), self.starts, factors)
+        self.rows = self.rows[self.tree.order]
+
+    def search(self, columns: Keys) -> Found:
+        """The nearest rows of each asking row, all that are as near as its k-th."""
+        count = len(self.spec.keys)
+        values, good = coordinates(self.spec, columns[count:])
+        asking = np.flatnonzero(good & usable(columns[:count]) if count else good)
+        group = np.zeros(asking.size, dtype=np.int64)
+        if count:
+            chosen = asking
+            group = group_numbers(self.spec.keys, self.keys, [key.take(chosen) for key in columns[:count]])[1]
+        values = values[asking]
+        if self.spec.metric == "line":
+            found = self._on_line(group, values[:, 0])
+        else:
+            # The compiled search has room for k rows of each asking one.
+            step = max(1, _ROOM // min(self.spec.k, max(1, self.rows.size)))
+            parts = [self._in_tree(group[at : at + step], values[at : at + step]) for at in range(0, asking.size, step)]
+            found = _joined(parts, step)
+        return Found(asking[found.owner], self.rows[found.row], found.far)
+
+    def _on_line(self, group: Index, asked: Values) -> Found:
+        within: Any = _limit(self.spec)
+        if within is None:
+            empty = np.empty(0, dtype=np.int64)
+            return Found(empty, empty, self.values[:0])
+        asked = np.ascontiguousarray(asked)
+        begin, end = runs(self.values, self.starts, group, asked, self.spec.k, within)
+        return Found(*listed(self.values, begin, end, asked))
+
+    def _in_tree(self, group: Index, values: Values) -> Found:
+        within: Any = _limit(self.spec)
+        empty = np.empty(0, dtype=np.int64)
+        if within is None:
+            return Found(empty, empty, np.empty(0))
+        asked, places = np.ascontiguousarray(values), np.empty((0, 3))
+        if self.spec.metric == "haversine":
+            asked, places = on_sphere(asked)
+        k = min(self.spec.k, max(1, self.rows.size))
+        visits = np.argsort(trees.neighbourhoods(self.tree, group, asked))
+        row, far, counts, tied = trees.nearest(self.tree, group, asked, places, visits, k, within)
+        owner = np.repeat(np.arange(counts.size), counts)
+        own = np.arange(k) < counts[:, None]
+        found = Found(owner, row[own], far[own])
+        again = np.flatnonzero(tied)
+        if not again.size:
+            return found
+        more = trees.within_reach(
+            self.tree, group[again], asked[again], places[again] if places.size else places, far[again, k - 1]
+        )
+        plain = ~tied[owner]
+        owner, row, far = (
+            np.concatenate([one[plain], other])
+            for one, other in zip(found, (again[more[0]], more[1], more[2]), strict=True)
+        )
+        order = np.lexsort((far, owner))
+        return Found(owner[order], row[order], far[order])
+
+
+def _joined(parts: Sequence[Found], step: int) -> Found:
+    """What parts of the asking rows have found, each part `step` rows long, in one."""
+    if not parts:
+        empty = np.empty(0, dtype=np.int64)
+        return Found(empty, empty, np.empty(0))
+    owner = np.concatenate([part.owner + at * step for at, part in enumerate(parts)])
+    return Found(owner, np.concatenate([part.row for part in parts]), np.concatenate([part.far for part in parts]))
+
+
+def _limit(spec: NearestSpec) -> np.uint64 | float | None:
+    """The largest distance as the compiled code takes it; None where nothing is near enough."""
+    if spec.whole:
+        within = _FARTHEST if spec.within is None else int(spec.within)
+        return None if within < 0 else np.uint64(min(within, _FARTHEST))
+    limit = _LARGEST if spec.within is None else float(spec.within)
+    return None if limit < 0 else min(limit, _LARGEST)
+
+
+def choose(spec: NearestSpec, owner: Index, far: Values, ordering: Sequence[pa.Array[Any]]) -> Chosen:
+    """Of candidates from anywhere the k nearest of each asking row, in the order of the rows and their ranks.
+
+    `ordering` has the columns of the candidates that decide between equally near ones.
+    """
+    order = np.arange(owner.size) if in_order(owner, far) else np.lexsort((far, owner))
+    owner, far = owner[order], far[order]
+    kept, rank, tied = reaching(owner, far, spec.k)
+    if spec.ties == "all":
+        return Chosen(order[kept], rank[kept])
+    tied &= kept
+    if tied.any():
+        ranks = np.zeros(owner.size, dtype=np.int64)
+        chosen = order[tied]
+        ranks[tied] = content_ranks([column.take(chosen) for column in ordering], int(tied.sum()))
+        resorted = np.lexsort((ranks, far, owner))
+        order, owner = order[resorted], owner[resorted]
+    kept, place = first_places(owner, spec.k)
+    return Chosen(order[kept], place[kept])
