@@ -138,7 +138,7 @@ def test_rounding_ties_of_a_row_far_away(ties: str, monkeypatch: pytest.MonkeyPa
     assert counted["rows_points"] < 4 * 60
 
 
-@pytest.mark.parametrize("far", [3e14, -3e14, 1e300])
+@pytest.mark.parametrize("far", [3e11, -3e11, 1e300])
 def test_a_row_far_away_that_no_sample_has_shown(far: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is answered as the nested loop answers it, or refused where doubles cannot tell."""
     monkeypatch.setattr(fitting, "LEAST", 8)
@@ -147,7 +147,7 @@ def test_a_row_far_away_that_no_sample_has_shown(far: float, monkeypatch: pytest
     seen = replace(case, rows=case.rows[:60])
     routing = line_routing(seen, *sides(seen), 6, 1)
     monkeypatch.setattr("tests.nearest.harness.line_routing", lambda *args: routing)
-    if abs(far) < 1e15:
+    if abs(far) < 1e12:
         assert comparable(play(case, partitions=6)[0]) == comparable(expected(case))
         return
     with pytest.raises(ArgumentError, match="asks for its nearest ones, from so far away"):

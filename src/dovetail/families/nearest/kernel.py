@@ -14,7 +14,7 @@ from dovetail.columns.codes import order_codes
 from dovetail.columns.encode import Keys, group_numbers, usable
 from dovetail.columns.ties import content_ranks
 from dovetail.families.nearest import tree as trees
-from dovetail.families.nearest.compiled import Index, Values, first_places, in_order, listed, reaching, runs
+from dovetail.families.nearest.compiled import Index, Values, buckets_of, first_places, in_order, listed, reaching, runs
 from dovetail.families.nearest.spec import NearestSpec
 
 Floats = npt.NDArray[np.float64]
@@ -131,6 +131,9 @@ class NearIndex:
         np.cumsum(np.bincount(groups, minlength=self.groups), out=self.starts[1:])
         if line:
             self.values = np.ascontiguousarray(values[order, 0])
+            self.table, self.scale = np.empty(0, dtype=np.int64), 0.0
+            if self.groups == 1:
+                self.table, self.scale = buckets_of(self.values, max(1, order.size // 2))
             return
         factors = np.array(self.spec.factors)
         if self.spec.metric == "haversine":
@@ -165,7 +168,7 @@ class NearIndex:
             empty = np.empty(0, dtype=np.int64)
             return Found(empty, empty, self.values[:0])
         asked = np.ascontiguousarray(asked)
-        begin, end = runs(self.values, self.starts, group, asked, self.spec.k, within)
+        begin, end = runs(self.values, self.starts, group, asked, self.spec.k, within, self.table, self.scale)
         return Found(*listed(self.values, begin, end, asked))
 
     def _in_tree(self, group: Index, values: Values) -> Found:
