@@ -143,8 +143,11 @@ class NearIndex:
             self.tree = trees.build(np.ascontiguousarray(values[order]), self.starts, factors)
         self.rows = self.rows[self.tree.order]
 
-    def search(self, columns: Keys) -> Found:
-        """The nearest rows of each asking row, all that are as near as its k-th."""
+    def search(self, columns: Keys, limits: Floats | None = None) -> Found:
+        """The nearest rows of each asking row, all that are as near as its k-th.
+
+        In a tree, none beyond the limit of a row: there are nearer ones elsewhere.
+        """
         count = len(self.spec.keys)
         values, good = coordinates(self.spec, columns[count:])
         asking = np.flatnonzero(good & usable(columns[:count]) if count else good)
@@ -158,7 +161,11 @@ class NearIndex:
         else:
             # The compiled search has room for k rows of each asking one.
             step = max(1, _ROOM // min(self.spec.k, max(1, self.rows.size)))
-            parts = [self._in_tree(group[at : at + step], values[at : at + step]) for at in range(0, asking.size, step)]
+            near = np.full(asking.size, np.inf) if limits is None else limits[asking]
+            parts = [
+                self._in_tree(group[at : at + step], values[at : at + step], near[at : at + step])
+                for at in range(0, asking.size, step)
+            ]
             found = _joined(parts, step)
         return Found(asking[found.owner], self.rows[found.row], found.far)
 
@@ -171,7 +178,7 @@ class NearIndex:
         begin, end = runs(self.values, self.starts, group, asked, self.spec.k, within, self.table, self.scale)
         return Found(*listed(self.values, begin, end, asked))
 
-    def _in_tree(self, group: Index, values: Values) -> Found:
+    def _in_tree(self, group: Index, values: Values, limits: Floats) -> Found:
         within: Any = _limit(self.spec)
         empty = np.empty(0, dtype=np.int64)
         if within is None:
@@ -181,7 +188,7 @@ class NearIndex:
             asked, places = on_sphere(asked)
         k = min(self.spec.k, max(1, self.rows.size))
         visits = np.argsort(trees.neighbourhoods(self.tree, group, asked))
-        row, far, counts, tied = trees.nearest(self.tree, group, asked, places, visits, k, within)
+        row, far, counts, tied = trees.nearest(self.tree, group, asked, places, visits, k, np.minimum(limits, within))
         owner = np.repeat(np.arange(counts.size), counts)
         own = np.arange(k) < counts[:, None]
         found = Found(owner, row[own], far[own])

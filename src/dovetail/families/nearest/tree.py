@@ -204,11 +204,12 @@ def _sink(far: Floats, row: Index, size: int) -> None:  # pragma: no cover - com
 
 @njit
 def nearest(
-    tree: Tree, group: Index, asked: Floats, places: Floats, visits: Index, k: int, within: float
+    tree: Tree, group: Index, asked: Floats, places: Floats, visits: Index, k: int, limits: Floats
 ) -> tuple[Index, Floats, Index, Mask]:  # pragma: no cover - compiled
     """For each asked point up to k rows and their distances, nearest first, how many, and whether others tie the k-th.
 
-    `visits` is the order in which points are asked: neighbours one after the other find their nodes in the cache.
+    None is farther than the limit of its asking row.  `visits` is the order in which points are asked: neighbours one
+    after the other find their nodes in the cache.
     """
     size, earth = asked.shape[0], tree.places.shape[0] > 0
     out_row = np.empty((size, k), dtype=np.int64)
@@ -216,8 +217,9 @@ def nearest(
     counts = np.zeros(size, dtype=np.int64)
     tied = np.zeros(size, dtype=np.bool_)
     stack, gaps = np.empty(_DEPTH, dtype=np.int64), np.empty(_DEPTH)
-    widest = _reach(within, earth)
     for asking in visits:
+        within = limits[asking]
+        widest = _reach(within, earth)
         own = group[asking]
         if own < 0 or own >= tree.roots.size or tree.roots[own] < 0:
             continue
