@@ -63,7 +63,7 @@ class ResultStage(Stage):
         self, asking: Sequence[pa.Array[Any]], size: int, owner: Index, near: pa.RecordBatch, far: Values, rank: Index,
         *, lonely: Index | None = None,
     ) -> pa.RecordBatch:  # fmt: skip
-        """The rows of the result: asking rows with their neighbours, and where asked for those without any: `lonely`."""
+        """The rows of the result: asking rows with their neighbours and, if they are wanted, the `lonely` ones."""
         spec = self.spec
         if lonely is None:
             lonely = np.empty(0, dtype=np.int64)
