@@ -131,7 +131,7 @@ def haversine(latitude: str, longitude: str) -> Measure:
     Examples
     --------
     >>> round(haversine("lat", "lon")({"lat": 0.0, "lon": 0.0}, {"lat": 0.0, "lon": 180.0}))
-    20015115
+    20015114
     """
 
     def measure(row: Row, other: Row) -> float | None:

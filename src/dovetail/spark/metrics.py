@@ -78,7 +78,7 @@ class Recorder:
         The last column of `schema` (``m``) holds the counters of a cell, on a row of its own.  With a `shape`, the
         other columns come out as its structs.
         """
-        by_ledger = not self.streaming and not is_remote()
+        by_ledger = not self.among_rows
         if shape is not None:
             # Counters that travel among the rows make a row of NULLs.
             stage = nesting(stage, shape, never_null(schema.fields) if by_ledger else None)
@@ -95,6 +95,11 @@ class Recorder:
         )
         rows = restored(_applied(inputs, stage, T.StructType(sent), by), wanted)
         return rows if by_ledger else self.counted(rows)
+
+    @property
+    def among_rows(self) -> bool:
+        """Whether counters travel among the rows, on rows of NULLs."""
+        return self.streaming or is_remote()
 
     def counted(self, rows: DataFrame) -> DataFrame:
         """The rows of a kernel without its counters (``m``), which an observation collects.

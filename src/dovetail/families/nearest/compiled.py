@@ -15,13 +15,39 @@ Values = npt.NDArray[Any]
 Mask = npt.NDArray[np.bool_]
 
 
+@njit(inline="always")
+def _bucket(value: Any, lowest: Any, scale: float, buckets: int) -> int:  # pragma: no cover - compiled
+    """The bucket of a value: never a lower one for a larger value."""
+    if value <= lowest or scale == 0.0:
+        return 0
+    place = np.float64(value - lowest) * scale
+    return buckets - 1 if place >= buckets else int(place)
+
+
+@njit
+def buckets_of(values: Values, buckets: int) -> tuple[Index, float]:  # pragma: no cover - compiled
+    """Where each bucket of sorted values begins, and the end of the last; and buckets for each unit."""
+    starts = np.zeros(buckets + 1, dtype=np.int64)
+    width = np.float64(values[-1] - values[0])
+    # A width that overflows, or none at all: then all of them are in one bucket.
+    scale = buckets / width if 0.0 < width < np.inf else 0.0
+    if not scale < 1e300:
+        scale = 0.0
+    for at in range(values.size):
+        starts[_bucket(values[at], values[0], scale, buckets) + 1] += 1
+    for bucket in range(buckets):
+        starts[bucket + 1] += starts[bucket]
+    return starts, scale
+
+
 @njit
 def runs(
-    values: Values, starts: Index, group: Index, asked: Values, k: int, within: Any
+    values: Values, starts: Index, group: Index, asked: Values, k: int, within: Any, table: Index, scale: float
 ) -> tuple[Index, Index]:  # pragma: no cover - compiled
     """For each asked value the run [begin, end) of the sorted values of its group that are nearest, ties included.
 
-    A difference of doubles may overflow; none that does is within any distance.
+    A difference of doubles may overflow; none that does is within any distance.  Of a single group, `table` and `scale`
+    are its buckets, which tell where to begin; else it is empty.
     """
     begin = np.zeros(asked.size, dtype=np.int64)
     end = np.zeros(asked.size, dtype=np.int64)
@@ -30,7 +56,11 @@ def runs(
         if own < 0 or own >= starts.size - 1:
             continue
         first, last = starts[own], starts[own + 1]
-        low, high = _middle(values, first, last, asked[row])
+        low, high = first, last
+        if table.size:
+            bucket = _bucket(asked[row], values[0], scale, table.size - 1)
+            low, high = table[bucket], table[bucket + 1]
+        low, high = _middle(values, low, high, asked[row])
         taken = 0
         far = within
         while taken < k:

@@ -26,7 +26,7 @@ from dovetail.errors import ArgumentError
 from dovetail.families.nearest.compiled import Index, Values
 from dovetail.families.nearest.kernel import NearIndex, choose
 from dovetail.families.nearest.spec import ANSWERING, ASKING, NearestSpec
-from dovetail.families.nearest.stages import FAR, ID, NOTE, NOTES, SURE, Candidates, Stage
+from dovetail.families.nearest.stages import ASKED, FAR, ID, NOTE, OWN, SURE, Candidates, Stage
 
 METRICS = ("rows_points", "rows_boxes", "candidates", "kernel_us", "cells", "results")
 """The counters of a task: rows that answered and asked, copies included, and the neighbours that cells have found."""
@@ -60,13 +60,15 @@ class ResultStage(Stage):
     """What giving results has in common."""
 
     def rows_out(
-        self, asking: Sequence[pa.Array[Any]], size: int, owner: Index, near: pa.RecordBatch, far: Values, rank: Index
-    ) -> pa.RecordBatch:
-        """The rows of the result: each asking row with its neighbours or, where that is asked for, without any."""
+        self, asking: Sequence[pa.Array[Any]], size: int, owner: Index, near: pa.RecordBatch, far: Values, rank: Index,
+        *, lonely: Index | None = None,
+    ) -> pa.RecordBatch:  # fmt: skip
+        """The rows of the result: asking rows with their neighbours and, if they are wanted, the `lonely` ones."""
         spec = self.spec
-        lonely = np.empty(0, dtype=np.int64)
-        if spec.keep:
-            lonely = np.flatnonzero(np.bincount(owner, minlength=size) == 0)
+        if lonely is None:
+            lonely = np.empty(0, dtype=np.int64)
+            if spec.keep:
+                lonely = np.flatnonzero(np.bincount(owner, minlength=size) == 0)
         picked = pa.array(np.concatenate([owner, lonely]))
         matched = near.columns[: len(spec.payload[ANSWERING])]
         columns = cast_columns([column.take(picked) for column in asking], spec.payload[ASKING])
@@ -128,13 +130,14 @@ class _Merging:
     """A task of the merge at work."""
 
     home: int = -1
-    candidates: list[pa.RecordBatch] = field(default_factory=list)
+    own: list[pa.RecordBatch] = field(default_factory=list)
+    visited: list[pa.RecordBatch] = field(default_factory=list)
     counted: list[int] = field(default_factory=lambda: [0] * len(METRICS))
 
 
 @dataclass(frozen=True)
 class MergeStage(ResultStage):
-    """Segments in their turns: for each home the candidates of its rows, then its rows."""
+    """Segments in their turns: for each home what its rows have found there and elsewhere, then its rows."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once for each part of the homes."""
@@ -142,16 +145,16 @@ class MergeStage(ResultStage):
         for batch in batches:
             for at in range(batch.num_rows):
                 segment = unpack(batch.column(SEGMENT)[at].as_buffer())
-                turn = batch.column(TURN)[at].as_py()
-                if turn == NOTES:
+                home, turn = divmod(batch.column(TURN)[at].as_py(), 3)
+                if home < 0:
                     self._note(at_work, segment)
                     continue
-                if at_work.home != turn // 2:
-                    at_work.home, at_work.candidates = turn // 2, []
-                if turn % 2 == 0:
-                    at_work.candidates.append(segment)
+                if at_work.home != home:
+                    at_work.home, at_work.own, at_work.visited = home, [], []
+                if turn == ASKED:
+                    yield from self._merged(at_work, segment)
                 else:
-                    yield self._merged(at_work, segment)
+                    (at_work.own if turn == OWN else at_work.visited).append(segment)
         yield self.counts(at_work.counted)
 
     def _note(self, at_work: _Merging, segment: pa.RecordBatch) -> None:
@@ -159,25 +162,53 @@ class MergeStage(ResultStage):
         for at, value in ((0, answering), (1, asking), (2, formed), (3, spent), (4, 1)):
             at_work.counted[at] += value
 
-    def _merged(self, at_work: _Merging, residents: pa.RecordBatch) -> pa.RecordBatch:
+    def _merged(self, at_work: _Merging, residents: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """The results of the rows that found something elsewhere, and then of all others, which are most."""
         began = time.perf_counter_ns()
         size, payload = residents.num_rows, len(self.spec.payload[ASKING])
-        owner, rank = np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
-        far: Values = np.empty(0, dtype=np.uint64 if self.spec.whole else np.float64)
-        near = self.nothing()
-        if at_work.candidates:
-            found = concat(at_work.candidates)
-            owner = placed(residents.column(ID).to_numpy(), found.column(ID).to_numpy())
-            far = found.column(FAR).to_numpy()
-            rows = found.select(range(2, found.num_columns))
-            chosen = choose(self.spec, owner, far, [rows.column(at) for at in self.spec.order])
-            owner, far, rank = owner[chosen.at], far[chosen.at], chosen.rank
-            near = rows.take(chosen.at)
-        self.check(residents.column(SURE), owner)
-        out = self.rows_out(residents.columns[:payload], size, owner, near, far, rank)
-        for at, value in ((3, (time.perf_counter_ns() - began) // 1000), (5, out.num_rows)):
-            at_work.counted[at] += value
-        return out
+        own = concat(at_work.own) if at_work.own else None
+        mixed: list[tuple[Index, pa.RecordBatch]] = []
+        plain: list[tuple[Index, pa.RecordBatch]] = []
+        owner = np.empty(0, dtype=np.int64) if own is None else own.column(ID).to_numpy()
+        if at_work.visited:
+            found = concat(at_work.visited)
+            visitors = placed(residents.column(ID).to_numpy(), found.column(ID).to_numpy())
+            mixed.append((visitors, found))
+            if own is not None:
+                elsewhere = np.zeros(size, dtype=np.bool_)
+                elsewhere[visitors] = True
+                both = elsewhere[owner]
+                mixed.append((owner[both], own.filter(pa.array(both))))
+                own, owner = own.filter(pa.array(~both)), owner[~both]
+        if own is not None:
+            plain.append((owner, own))
+        chosen = [self._chosen(part) for part in (mixed, plain)]
+        everybody = np.concatenate([part[0] for part in chosen])
+        self.check(residents.column(SURE), everybody)
+        for part, last in zip(chosen, (False, True), strict=True):
+            # Rows without any neighbour come out with the last part.
+            alone = np.bincount(everybody, minlength=size) == 0
+            lonely = np.flatnonzero(alone) if last and self.spec.keep else np.empty(0, dtype=np.int64)
+            if part[0].size or lonely.size:
+                out = self.rows_out(residents.columns[:payload], size, *part, lonely=lonely)
+                at_work.counted[5] += out.num_rows
+                yield out
+        at_work.counted[3] += (time.perf_counter_ns() - began) // 1000
+
+    def _chosen(self, parts: Sequence[tuple[Index, pa.RecordBatch]]) -> tuple[Index, pa.RecordBatch, Values, Index]:
+        """The nearest of some candidates: positions of the asking rows, rows, distances, ranks."""
+        none = np.empty(0, dtype=np.int64)
+        if not parts:
+            return none, self.nothing(), none.astype(np.uint64 if self.spec.whole else np.float64), none
+        owner = np.concatenate([part[0] for part in parts])
+        found = parts[0][1] if len(parts) == 1 else concat([rows for _, rows in parts])
+        far = found.column(FAR).to_numpy()
+        rows = found.select(range(2, found.num_columns))
+        chosen = choose(self.spec, owner, far, [rows.column(at) for at in self.spec.order])
+        if chosen.at.size == owner.size and bool((np.diff(chosen.at) == 1).all()):
+            # All of them, in their order.
+            return owner, rows, far, chosen.rank
+        return owner[chosen.at], rows.take(chosen.at), far[chosen.at], chosen.rank
 
 
 def placed(numbers: Index, wanted: Index) -> Index:

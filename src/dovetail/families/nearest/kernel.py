@@ -14,7 +14,7 @@ from dovetail.columns.codes import order_codes
 from dovetail.columns.encode import Keys, group_numbers, usable
 from dovetail.columns.ties import content_ranks
 from dovetail.families.nearest import tree as trees
-from dovetail.families.nearest.compiled import Index, Values, first_places, in_order, listed, reaching, runs
+from dovetail.families.nearest.compiled import Index, Values, buckets_of, first_places, in_order, listed, reaching, runs
 from dovetail.families.nearest.spec import NearestSpec
 
 Floats = npt.NDArray[np.float64]
@@ -131,6 +131,9 @@ class NearIndex:
         np.cumsum(np.bincount(groups, minlength=self.groups), out=self.starts[1:])
         if line:
             self.values = np.ascontiguousarray(values[order, 0])
+            self.table, self.scale = np.empty(0, dtype=np.int64), 0.0
+            if self.groups == 1:
+                self.table, self.scale = buckets_of(self.values, max(1, order.size // 2))
             return
         factors = np.array(self.spec.factors)
         if self.spec.metric == "haversine":
@@ -140,8 +143,11 @@ class NearIndex:
             self.tree = trees.build(np.ascontiguousarray(values[order]), self.starts, factors)
         self.rows = self.rows[self.tree.order]
 
-    def search(self, columns: Keys) -> Found:
-        """The nearest rows of each asking row, all that are as near as its k-th."""
+    def search(self, columns: Keys, limits: Floats | None = None) -> Found:
+        """The nearest rows of each asking row, all that are as near as its k-th.
+
+        In a tree, none beyond the limit of a row: there are nearer ones elsewhere.
+        """
         count = len(self.spec.keys)
         values, good = coordinates(self.spec, columns[count:])
         asking = np.flatnonzero(good & usable(columns[:count]) if count else good)
@@ -155,7 +161,11 @@ class NearIndex:
         else:
             # The compiled search has room for k rows of each asking one.
             step = max(1, _ROOM // min(self.spec.k, max(1, self.rows.size)))
-            parts = [self._in_tree(group[at : at + step], values[at : at + step]) for at in range(0, asking.size, step)]
+            near = np.full(asking.size, np.inf) if limits is None else limits[asking]
+            parts = [
+                self._in_tree(group[at : at + step], values[at : at + step], near[at : at + step])
+                for at in range(0, asking.size, step)
+            ]
             found = _joined(parts, step)
         return Found(asking[found.owner], self.rows[found.row], found.far)
 
@@ -165,10 +175,10 @@ class NearIndex:
             empty = np.empty(0, dtype=np.int64)
             return Found(empty, empty, self.values[:0])
         asked = np.ascontiguousarray(asked)
-        begin, end = runs(self.values, self.starts, group, asked, self.spec.k, within)
+        begin, end = runs(self.values, self.starts, group, asked, self.spec.k, within, self.table, self.scale)
         return Found(*listed(self.values, begin, end, asked))
 
-    def _in_tree(self, group: Index, values: Values) -> Found:
+    def _in_tree(self, group: Index, values: Values, limits: Floats) -> Found:
         within: Any = _limit(self.spec)
         empty = np.empty(0, dtype=np.int64)
         if within is None:
@@ -178,7 +188,7 @@ class NearIndex:
             asked, places = on_sphere(asked)
         k = min(self.spec.k, max(1, self.rows.size))
         visits = np.argsort(trees.neighbourhoods(self.tree, group, asked))
-        row, far, counts, tied = trees.nearest(self.tree, group, asked, places, visits, k, within)
+        row, far, counts, tied = trees.nearest(self.tree, group, asked, places, visits, k, np.minimum(limits, within))
         owner = np.repeat(np.arange(counts.size), counts)
         own = np.arange(k) < counts[:, None]
         found = Found(owner, row[own], far[own])

@@ -9,7 +9,7 @@ second shuffle.
 
 Whole numbers are exact throughout.  Distances of doubles are rounded, more so the larger the numbers are, and rows that
 differ may be equally near; a margin for that covers every value of a region.  The outer regions have no end, and theirs
-covers values a million million times as far away as the sample is wide; one that is still farther, and that no sample
+covers values a thousand million times as far away as the sample is wide; one that is still farther, and that no sample
 has shown, is refused.
 """
 
@@ -166,7 +166,7 @@ class LineRouting:
 def _too_far(value: float) -> ArgumentError:
     return ArgumentError(
         f"a row at {value!r} asks for its nearest ones, from so far away that doubles cannot tell them apart",
-        accepted="values less than a million million times as far away as the others are from each other",
+        accepted="values less than a thousand million times as far away as the others are from each other",
         hint="leave such rows out, or give the largest distance with within=; sample=False takes them",
     )
 
@@ -286,13 +286,13 @@ def _divide(
 
 
 def _largest(spec: NearestSpec, asking: Codes, answering: Codes, regions: int) -> float:
-    """The largest magnitude for which the margin of an outer region costs no more than half a region's rows."""
+    """The largest magnitude for which the margin of an outer region takes few rows of the next one."""
     if spec.whole or not answering.size:
         return 0.0
     known = np.abs(float_values(np.concatenate([asking, answering]), "float64"))
     with np.errstate(over="ignore"):
         width = float(np.ptp(float_values(answering, "float64"))) / regions
-        return float(min(max(2 * known.max(), width / (2 * _ROUNDING)), np.finfo(np.float64).max))
+        return float(min(max(2 * known.max(), width / (64 * _ROUNDING)), np.finfo(np.float64).max))
 
 
 def _reach(spec: NearestSpec, answering: Codes, at: int, region: tuple[int, int], largest: float, side: int) -> int:

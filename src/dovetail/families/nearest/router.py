@@ -41,12 +41,14 @@ _EDGE = 1e300
 
 
 class Visits(NamedTuple):
-    """The asking rows, once for each cell that they visit; their homes, and which must find k rows."""
+    """The asking rows, once for each cell that they visit; their homes, which must find k rows, and how far away."""
 
     rows: Index
     cells: Index
     home: Index
     sure: Mask
+    far: Floats
+    """For each row how far away a neighbour can be."""
 
 
 @dataclass(frozen=True)
@@ -94,17 +96,14 @@ class Routing:
     def asking(self, spec: NearestSpec, hashes: Index, places: Floats, keys: Keys, spread: Index) -> Visits:
         """Where asking rows go; `spread` are numbers that divide rows evenly."""
         size = hashes.size
-        rows, sure = np.arange(size), np.zeros(size, dtype=np.bool_)
+        rows, sure, limits = np.arange(size), np.zeros(size, dtype=np.bool_), np.full(size, np.inf)
         if self.spread:
             every = np.tile(np.arange(self.cells), size)
-            return Visits(
-                np.repeat(rows, self.cells), every, modulo(spread, self.cells), np.zeros(size, dtype=np.bool_)
-            )
+            return Visits(np.repeat(rows, self.cells), every, modulo(spread, self.cells), sure, limits)
         node, home = self._roots(hashes)
         located = np.flatnonzero(node >= 0)
-        sure = np.zeros(size, dtype=np.bool_)
         if not located.size:
-            return Visits(rows, home, home, sure)
+            return Visits(rows, home, home, sure, limits)
         far, sure[located] = self._reach(spec, places[located], [key.take(located) for key in keys])
         turn = spread[located].view(np.uint64) >> np.uint64(1)
         mine = regions_of(self.axis, self.cut, self.left, self.right, node[located], places[located])
@@ -114,7 +113,8 @@ class Routing:
         )  # fmt: skip
         plain = np.flatnonzero(node < 0)
         visitors = np.concatenate([plain, located[owner]])
-        return Visits(visitors, np.concatenate([home[plain], cells]), home, sure)
+        limits[located] = far if spec.metric != "haversine" else on_earth(far)
+        return Visits(visitors, np.concatenate([home[plain], cells]), home, sure, limits)
 
     def _roots(self, hashes: Index) -> tuple[Index, Index]:
         """For each row the first node of its heavy key, -1 for light ones; and the cell of light ones."""
@@ -144,7 +144,8 @@ class Routing:
                 some = places[at : at + step], asked[at : at + step]
                 visits = np.argsort(trees.neighbourhoods(tree, some[1], some[0]))
                 none = np.empty((0, 3))
-                _, found, counts, _ = trees.nearest(tree, some[1], some[0], none, visits, spec.k, np.inf)
+                anywhere = np.full(visits.size, np.inf)
+                _, found, counts, _ = trees.nearest(tree, some[1], some[0], none, visits, spec.k, anywhere)
                 enough = counts == spec.k
                 far[at : at + step][enough] = found[enough, spec.k - 1]
                 sure[at : at + step] = enough
@@ -210,6 +211,11 @@ def within_space(places: Floats) -> Mask:
     """The rows whose places are exact, not those that were moved to the edge of space."""
     beyond: Mask = np.any(np.abs(places) >= _EDGE, axis=1)
     return ~beyond
+
+
+def on_earth(chords: Floats) -> Floats:
+    """The distances on the Earth that chords of the unit sphere span, rounded up."""
+    return 2 * EARTH * np.arcsin(np.minimum(chords / 2, 1.0)) * (1 + 1e-9) + 1e-3
 
 
 def farthest(spec: NearestSpec) -> float | None:

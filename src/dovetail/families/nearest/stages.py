@@ -32,18 +32,21 @@ from dovetail.columns.sampling import sampled_sides
 from dovetail.columns.segments import binary_column, blocks, concat, pack, routing_and_rows, take_unchecked, unpack
 from dovetail.families.nearest.compiled import Index, Values
 from dovetail.families.nearest.fitting import Sample, fit
-from dovetail.families.nearest.kernel import NearIndex, choose
+from dovetail.families.nearest.kernel import Floats, NearIndex, choose
 from dovetail.families.nearest.router import Routing, modulo, places_of, scattered
 from dovetail.families.nearest.spec import ANSWERING, ASKING, NearestSpec
 
-ID, SURE, HOME, FAR = "id", "sure", "home", "far"
-"""The number of an asking row, whether it must find k rows, its home, and the distance of a candidate."""
+ID, SURE, HOME, FAR, LIMIT = "id", "sure", "home", "far", "limit"
+"""The number of an asking row, or its position at home; whether it must find k rows, its home, the distance of a
+candidate, and how far away one can be."""
 
 VISITORS, RESIDENTS = 1, 2
 """Turns of the asking rows in a cell, behind the answering ones (0): those at home elsewhere, those at home here."""
 
 NOTES = -1
-"""The turn of what cells have counted; candidates of the rows at home in cell c have the turn 2c, those rows 2c + 1."""
+"""The turn of what cells have counted."""
+OWN, VISITED, ASKED = 0, 1, 2
+"""Turns of a home in the merge, behind three times its cell: what its rows found there, and elsewhere; its rows."""
 
 NOTE = "note"
 """Metadata of a segment without rows: what its cell has counted."""
@@ -88,11 +91,13 @@ class Stage:
             return None
         return NearIndex(self.spec, self.columns(ANSWERING, rows), [rows.column(at) for at in self.spec.order])
 
-    def candidates(self, index: NearIndex | None, rows: pa.RecordBatch | None, columns: Keys) -> Candidates | None:
+    def candidates(
+        self, index: NearIndex | None, rows: pa.RecordBatch | None, columns: Keys, limits: Floats | None = None
+    ) -> Candidates | None:
         """The nearest rows of asking ones; None where nobody answers."""
         if index is None or rows is None:
             return None
-        found = index.search(columns)
+        found = index.search(columns, limits)
         ordering: list[pa.Array[Any]] = []
         if self.spec.ties == "first":
             picked = found.row
@@ -177,7 +182,8 @@ class RouteStage(Stage):
         keys: Keys = [key.take(rows) for key in columns[:count]]
         visits = routing.asking(self.spec, self.hashes(ASKING, block)[rows], places, keys, spread[rows])
         home, sure = modulo(spread, routing.cells), np.zeros(size, dtype=np.bool_)
-        home[rows], sure[rows] = visits.home, visits.sure
+        far = np.full(size, np.inf)
+        home[rows], sure[rows], far[rows] = visits.home, visits.sure, visits.far
         notes = np.arange(routing.cells)
         names = [*columns_of(POINT_PAYLOAD, payload), *columns_of(KEY, travelling), ID, SURE]
         residents = pa.RecordBatch.from_arrays(
@@ -189,7 +195,8 @@ class RouteStage(Stage):
         away = np.flatnonzero(visits.cells != home[visitor])
         if away.size:
             visitors = pa.RecordBatch.from_arrays(
-                [*columns, numbers, pa.array(home)], names=[*columns_of(KEY, len(columns)), ID, HOME]
+                [*columns, numbers, pa.array(home), pa.array(far)],
+                names=[*columns_of(KEY, len(columns)), ID, HOME, LIMIT],
             )
             table, bounds = group_rows_by_cell(visitors, visitor[away], visits.cells[away], routing.cells)
             yield shuffle_batch(routing.numbers, VISITORS, table, bounds, notes)
@@ -213,16 +220,16 @@ class AnswerStage(Stage):
         slots = spark_hash.cell_numbers(np.arange(self.partitions), self.partitions)
         formed = 0
         if residents is not None:
-            near = self._candidates(index, answering, self.columns(ASKING, residents), residents.column(ID))
-            if near is not None:
-                formed += near.num_rows
-                yield sent(slots[cell % self.partitions], 2 * cell, near)
+            own = self.candidates(index, answering, self.columns(ASKING, residents))
+            if own is not None:
+                formed += own[0].size
+                yield sent(slots[cell % self.partitions], 3 * cell + OWN, _listed(pa.array(own[0]), own))
             payload = residents.schema.names[: self.held(ASKING)]
-            yield sent(slots[cell % self.partitions], 2 * cell + 1, residents.select([*payload, ID, SURE]))
+            yield sent(slots[cell % self.partitions], 3 * cell + ASKED, residents.select([*payload, ID, SURE]))
         if visitors is not None:
             for home, part in self._visits(index, answering, visitors):
                 formed += part.num_rows
-                yield sent(slots[home % self.partitions], 2 * home, part)
+                yield sent(slots[home % self.partitions], 3 * home + VISITED, part)
         counts = [
             0 if answering is None else answering.num_rows,
             sum(0 if rows is None else rows.num_rows for rows in (visitors, residents)),
@@ -232,18 +239,6 @@ class AnswerStage(Stage):
         empty = pa.RecordBatch.from_pydict({ID: pa.array([], pa.int64())})
         yield sent(slots[cell % self.partitions], NOTES, empty.replace_schema_metadata({NOTE: json.dumps(counts)}))
 
-    def _candidates(
-        self, index: NearIndex | None, answering: pa.RecordBatch | None, columns: Keys, numbers: pa.Array[Any]
-    ) -> pa.RecordBatch | None:
-        found = self.candidates(index, answering, columns)
-        if found is None:
-            return None
-        owner, far, _, near = found
-        return pa.RecordBatch.from_arrays(
-            [numbers.take(owner), pa.array(far), *near.columns],
-            names=[ID, FAR, *columns_of(POINT_PAYLOAD, near.num_columns)],
-        )
-
     def _visits(
         self, index: NearIndex | None, answering: pa.RecordBatch | None, visitors: pa.RecordBatch
     ) -> Iterator[tuple[int, pa.RecordBatch]]:
@@ -252,18 +247,23 @@ class AnswerStage(Stage):
         order = np.argsort(home, kind="stable")
         visitors = take_unchecked(visitors, order)
         home = home[order]
-        found = self.candidates(index, answering, list(visitors.columns[: self.spec.width]))
+        limits = visitors.column(LIMIT).to_numpy()
+        found = self.candidates(index, answering, list(visitors.columns[: self.spec.width]), limits)
         if found is None or not found[0].size:
             return
-        owner, far, _, near = found
-        numbers = visitors.column(ID).take(owner)
-        rows = pa.RecordBatch.from_arrays(
-            [numbers, pa.array(far), *near.columns], names=[ID, FAR, *columns_of(POINT_PAYLOAD, near.num_columns)]
-        )
+        owner = found[0]
+        rows = _listed(visitors.column(ID).take(owner), found)
         homes, begins = np.unique(home[owner], return_index=True)
         ends = np.append(begins[1:], owner.size)
         for where, begin, end in zip(homes.tolist(), begins.tolist(), ends.tolist(), strict=True):
             yield where, rows.slice(begin, end - begin)
+
+
+def _listed(numbers: pa.Array[Any], found: Candidates) -> pa.RecordBatch:
+    """Candidates on their way to the merge, with the numbers or positions of those who asked."""
+    _, far, _, near = found
+    names = [ID, FAR, *columns_of(POINT_PAYLOAD, near.num_columns)]
+    return pa.RecordBatch.from_arrays([numbers, pa.array(far), *near.columns], names=names)
 
 
 def sent(number: int, turn: int, rows: pa.RecordBatch) -> pa.RecordBatch:

@@ -43,6 +43,9 @@ class Tree(NamedTuple):
     end: Index
     right: Index
     """The right child, -1 for a leaf."""
+    axis: Index
+    cut: Floats
+    """For each node the axis along which it is divided, and where: points of the left child are not above it."""
     low: Floats
     high: Floats
     """(nodes, dimensions): the box of each node."""
@@ -82,11 +85,12 @@ def _select(points: Floats, order: Index, begin: int, end: int, wanted: int, axi
 @njit
 def _nodes(
     points: Floats, order: Index, starts: Index, factors: Floats
-) -> tuple[Index, Index, Index, Floats, Floats, Index]:  # pragma: no cover - compiled
+) -> tuple[Index, Index, Index, Index, Floats, Floats, Floats, Index]:  # pragma: no cover - compiled
     groups, dims = starts.size - 1, points.shape[1]
     most = 2 * (points.shape[0] // (LEAF // 2) + groups) + 1
     begin, end = np.empty(most, dtype=np.int64), np.empty(most, dtype=np.int64)
     right = np.full(most, -1, dtype=np.int64)
+    along, cut = np.zeros(most, dtype=np.int64), np.zeros(most)
     low, high = np.empty((most, dims)), np.empty((most, dims))
     roots = np.full(groups, -1, dtype=np.int64)
     stack = np.empty((_DEPTH, 3), dtype=np.int64)
@@ -118,10 +122,12 @@ def _nodes(
                 continue
             middle = (first + last) >> 1
             _select(points, order, first, last, middle, axis)
+            along[node], cut[node] = axis, points[middle, axis]
             stack[waiting, 0], stack[waiting, 1], stack[waiting, 2] = middle, last, node
             stack[waiting + 1, 0], stack[waiting + 1, 1], stack[waiting + 1, 2] = first, middle, -1
             waiting += 2
-    return begin[:count], end[:count], right[:count], low[:count], high[:count], roots
+    parts = begin[:count], end[:count], right[:count]
+    return (*parts, along[:count], cut[:count], low[:count], high[:count], roots)
 
 
 def build(points: Floats, starts: Index, factors: Floats, places: Floats | None = None) -> Tree:
@@ -129,7 +135,7 @@ def build(points: Floats, starts: Index, factors: Floats, places: Floats | None 
     ordered, order = points.copy(), np.arange(points.shape[0])
     nodes = _nodes(ordered, order, starts, factors)
     own = np.empty((0, 3)) if places is None else places[order]
-    return Tree(ordered, own, order, *nodes[:5], nodes[5], factors)
+    return Tree(ordered, own, order, *nodes, factors)
 
 
 @njit(inline="always")
@@ -204,11 +210,12 @@ def _sink(far: Floats, row: Index, size: int) -> None:  # pragma: no cover - com
 
 @njit
 def nearest(
-    tree: Tree, group: Index, asked: Floats, places: Floats, visits: Index, k: int, within: float
+    tree: Tree, group: Index, asked: Floats, places: Floats, visits: Index, k: int, limits: Floats
 ) -> tuple[Index, Floats, Index, Mask]:  # pragma: no cover - compiled
     """For each asked point up to k rows and their distances, nearest first, how many, and whether others tie the k-th.
 
-    `visits` is the order in which points are asked: neighbours one after the other find their nodes in the cache.
+    None is farther than the limit of its asking row.  `visits` is the order in which points are asked: neighbours one
+    after the other find their nodes in the cache.
     """
     size, earth = asked.shape[0], tree.places.shape[0] > 0
     out_row = np.empty((size, k), dtype=np.int64)
@@ -216,8 +223,9 @@ def nearest(
     counts = np.zeros(size, dtype=np.int64)
     tied = np.zeros(size, dtype=np.bool_)
     stack, gaps = np.empty(_DEPTH, dtype=np.int64), np.empty(_DEPTH)
-    widest = _reach(within, earth)
     for asking in visits:
+        within = limits[asking]
+        widest = _reach(within, earth)
         own = group[asking]
         if own < 0 or own >= tree.roots.size or tree.roots[own] < 0:
             continue
@@ -314,7 +322,7 @@ def within_reach(
 
 @njit
 def neighbourhoods(tree: Tree, group: Index, asked: Floats) -> Index:  # pragma: no cover - compiled
-    """For each asked point where the nearest small part of the tree begins: those of one part find it in the cache.
+    """For each asked point where a small part of the tree near it begins: those of one part find it in the cache.
 
     The nodes above such parts are few, so that the walk down to them stays in the cache, too.
     """
@@ -325,9 +333,6 @@ def neighbourhoods(tree: Tree, group: Index, asked: Floats) -> Index:  # pragma:
             continue
         node = tree.roots[own]
         while tree.right[node] >= 0 and tree.end[node] - tree.begin[node] > NEIGHBOURHOOD:
-            one, other = node + 1, tree.right[node]
-            a = _gap(tree.low, tree.high, one, asked[asking], tree.factors)
-            b = _gap(tree.low, tree.high, other, asked[asking], tree.factors)
-            node = other if b < a else one
+            node = tree.right[node] if asked[asking, tree.axis[node]] > tree.cut[node] else node + 1
         out[asking] = tree.begin[node]
     return out

@@ -112,10 +112,10 @@ def _distance_type(kind: KeyType) -> T.DataType:
 def nearest_frame(frames: Mapping[str, DataFrame], plan: NearestPlan) -> DataFrame:
     """The lazy frame that a plan describes: a struct column for each input, the distance and the rank."""
     handle = Handle(plan)
-    columns = _Columns(plan, filtered_sides(frames, plan.filters))
     recorder = Recorder(
         f"dovetail({','.join(plan.inputs)})", plan.shuffle_partitions, streaming=bool(plan.streams), names=METRICS
     )
+    columns = _Columns(plan, filtered_sides(frames, plan.filters), recorder)
     handle.recorders.append(recorder)
     rows = _broadcast(columns, recorder) if plan.broadcast else _shuffled(columns, recorder)
     return attach(rows, handle)
@@ -124,8 +124,9 @@ def nearest_frame(frames: Mapping[str, DataFrame], plan: NearestPlan) -> DataFra
 class _Columns:
     """The columns of both sides that reach the stages, and those that leave them."""
 
-    def __init__(self, plan: NearestPlan, sides: Mapping[str, Side]) -> None:
+    def __init__(self, plan: NearestPlan, sides: Mapping[str, Side], recorder: Recorder) -> None:
         self.plan = plan
+        self.counted = recorder.among_rows
         self.spec = plan.spec
         self.sides = tuple(sides[alias] for alias in plan.inputs)
         self.sources: tuple[Sources, Sources] = (self._sources(ASKING), self._sources(ANSWERING))
@@ -163,13 +164,16 @@ class _Columns:
         return FlatSide(whole.frame, columns)
 
     def result_fields(self) -> list[T.StructField]:
-        """What comes out."""
+        """What comes out; NULL only where an asking row may come out alone, or a row of counters among the others."""
+        may = [self.counted, self.counted or self.spec.keep]
         fields = [
-            T.StructField(alias, T.StructType([T.StructField(f.name, f.dataType) for f in side.fields[alias].fields]))
-            for alias, side in zip(self.plan.inputs, self.sides, strict=True)
+            T.StructField(
+                alias, T.StructType([T.StructField(f.name, f.dataType) for f in side.fields[alias].fields]), null
+            )
+            for alias, side, null in zip(self.plan.inputs, self.sides, may, strict=True)
         ]
         kind = _result_type(self.spec.distance, self.plan.keys[ASKING][-1].ddl)
-        return [*fields, T.StructField(DISTANCE, kind), T.StructField(RANK, T.IntegerType())]
+        return [*fields, T.StructField(DISTANCE, kind, may[1]), T.StructField(RANK, T.IntegerType(), may[1])]
 
     def schema(self) -> T.StructType:
         """What leaves a stage, with the counters last."""
@@ -177,9 +181,10 @@ class _Columns:
 
     def named(self, stage: Stage) -> Stage:
         """A stage whose rows come out as the user sees them: a struct for each input, distance and rank."""
+        present = HAS_MATCH if self.counted or self.spec.keep else None
         shape = [
             *self.sides[ASKING].shape(PAYLOADS[ASKING]),
-            *self.sides[ANSWERING].shape(PAYLOADS[ANSWERING], present=HAS_MATCH),
+            *self.sides[ANSWERING].shape(PAYLOADS[ANSWERING], present=present),
         ]
         names = [*self.plan.inputs, DISTANCE, RANK, COUNTERS]
 
