@@ -129,7 +129,7 @@ def compare(folder: Path, scale: float, only: set[str]) -> list[list[str]]:
         make_data(folder, "spans", intervals)
         on = "q.x <= t.e AND q.e >= t.x"
         engines = {
-            "dovetail": (lambda: answered(spark, folder, "spans", on, {"n": "count(*)"}), 2),
+            "dovetail": (lambda: answered(spark, folder, "spans", on, {"n": "count(*)"}), 4),
             "duckdb": (lambda: asked(folder, "spans", OVERLAPS), 1),
         }
         seconds, found = race(engines, times=3)

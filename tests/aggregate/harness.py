@@ -89,17 +89,19 @@ def play(
 
 
 def broadcast(
-    spec: AggregateSpec, rows: list[Any], others: list[Any]
+    spec: AggregateSpec, rows: list[Any], others: list[Any], *, packed: bool = False
 ) -> tuple[dict[int, dict[str, Any]], dict[str, int]]:
     """The answers where the answering side goes to every task."""
     answering, asking = sides(replace(spec), rows, others, few=False)
     parts = [answering.slice(0, 2), answering.slice(2, 3), answering.slice(5)]
     values = [out.column(0)[0].as_py() for part in parts if part.num_rows for out in IndexStage(spec)([part])]
-    halves = [asking.slice(0, 3), asking.slice(3)]
-    segments = binary_column([pack(half) for half in halves])
-    carried = pa.array([values, None], pa.list_(pa.binary()))
-    batch = pa.RecordBatch.from_arrays([segments, carried], names=["v", "g"])
-    return _answers(spec, list(BroadcastStage(spec)([batch])))
+    if not packed:
+        carried = pa.array([values, *[None] * (len(rows) - 1)][: len(rows)], pa.list_(pa.binary()))
+        return _answers(spec, list(BroadcastStage(spec)([asking.append_column("g", carried)])))
+    halves = [half for half in (asking.slice(0, 3), asking.slice(3)) if half.num_rows]
+    carried = pa.array([values, None][: len(halves)], pa.list_(pa.binary()))
+    batch = pa.RecordBatch.from_arrays([binary_column([pack(half) for half in halves]), carried], names=["v", "g"])
+    return _answers(spec, list(BroadcastStage(spec, packed=True)([batch])))
 
 
 def _deal(groups: dict[int, list[pa.RecordBatch]], out: pa.RecordBatch) -> None:

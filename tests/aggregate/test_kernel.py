@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from itertools import permutations
 
 import numpy as np
 import pytest
@@ -42,6 +43,15 @@ def test_a_huge_value_does_not_drown_later_ones():
     found = dict(zip((output.name for output in spec.outputs), results(spec, state), strict=True))
     assert found["total"].to_pylist() == [0.6]
     assert math.isclose(found["spread"].to_pylist()[0], 0.1, rel_tol=1e-15)
+
+
+def test_deviations_too_large_for_a_double_are_infinite():
+    spec = spec_of(keyed=False, axes="")
+    for values in permutations([1e300, 1e16, -1e300, 1.5]):
+        others = [{"k": 0, "x": 0, "y": 0, "f": f, "i": 0, "d": None, "s": None, "n": None} for f in values]
+        state = states(spec, points_batch(spec, others), box_keys(spec, [{}]))
+        found = dict(zip((output.name for output in spec.outputs), results(spec, state), strict=True))
+        assert found["spread"].to_pylist() == found["variance"].to_pylist() == [math.inf]
 
 
 def test_sums_of_doubles_do_not_depend_on_the_order_of_rows():

@@ -74,10 +74,10 @@ def test_tasks_that_run_again_may_read_their_rows_in_another_order(keyed, axes, 
 
 
 @examples(60)
-@given(st.booleans(), st.sampled_from(AXES), asking.filter(bool), answering)
-def test_a_broadcast_gives_the_same(keyed, axes, rows, others):
+@given(st.booleans(), st.sampled_from(AXES), asking.filter(bool), answering, st.booleans())
+def test_a_broadcast_gives_the_same(keyed, axes, rows, others, packed):
     spec = spec_of(keyed=keyed, axes=axes)
-    agree(broadcast(spec, rows, others)[0], rows, others, keyed=keyed, axes=axes)
+    agree(broadcast(spec, rows, others, packed=packed)[0], rows, others, keyed=keyed, axes=axes)
 
 
 @examples(400)
@@ -93,7 +93,7 @@ def test_overlaps_counted_by_rank(keyed, strict, rows, others, partitions, sampl
     wanted = aggregate_join(rows, others, overlaps(keyed=keyed, strict=strict), {n: EXPECTED[n] for n in WHOLE})
     ways = [play(spec, rows, others, partitions=partitions, sample=sample, few=few)[0]]
     if rows:
-        ways.append(broadcast(spec, rows, others)[0])
+        ways += [broadcast(spec, rows, others, packed=packed)[0] for packed in (False, True)]
     for found in ways:
         for at, (row, answers) in enumerate(wanted):
             for name, value in answers.items():

@@ -265,7 +265,7 @@ join:
   by: R
   agg: {n: count(*), total: sum(S.x)}
   select: [R.x, n, total]
-output: {format: parquet, path: out}
+output: {format: parquet, path: out, mode: {batch: overwrite}}
 """
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import pyarrow as pa
 
@@ -30,23 +32,37 @@ def broadcast_blocks(
             yield block, value
 
 
-def broadcast_parts(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, list[pa.Buffer]]]:
-    """Blocks of rows that come packed, each with the parts of the small side, which the first row of a task carries.
+def broadcast_parts(
+    batches: Iterable[pa.RecordBatch], *, packed: bool
+) -> Iterator[tuple[pa.RecordBatch, list[pa.Buffer]]]:
+    """Blocks of rows, each with the parts of the small side, which the first row of a task carries in its last column.
 
     Examples
     --------
-    >>> rows = pack(pa.RecordBatch.from_pydict({"x": [1, 2]})).to_pybytes()
-    >>> batch = pa.RecordBatch.from_pydict({"v": [rows, rows], "g": [[b"some", b"more"], None]})
-    >>> [(rows.num_rows, [part.to_pybytes() for part in parts]) for rows, parts in broadcast_parts([batch])]
-    [(2, [b'some', b'more']), (2, [b'some', b'more'])]
+    >>> batch = pa.RecordBatch.from_pydict({"x": [1, 2], "g": [[b"some", b"more"], None]})
+    >>> [(rows, parts)] = broadcast_parts([batch], packed=False)
+    >>> rows.num_rows, [part.to_pybytes() for part in parts]
+    (2, [b'some', b'more'])
     """
     parts: list[pa.Buffer] = []
-    for batch in batches:
-        segments, carried = batch.columns
-        for at in range(batch.num_rows):
-            if carried[at].is_valid:
-                parts = [part.as_buffer() for part in carried[at].values]
-            yield unpack(segments[at].as_buffer()), parts
+    if packed:
+        for batch in batches:
+            segments, carried = batch.columns
+            for at in range(batch.num_rows):
+                parts = _parts(carried[at]) if carried[at].is_valid else parts
+                yield unpack(segments[at].as_buffer()), parts
+        return
+    filled = (batch for batch in batches if batch.num_rows)
+    first = next(filled, None)
+    if first is not None:
+        others = range(first.num_columns - 1)
+        parts = _parts(first.column(len(others))[0])
+        for block in blocks(batch.select(others) for batch in chain([first], filled)):
+            yield block, parts
+
+
+def _parts(carried: Any) -> list[pa.Buffer]:
+    return [part.as_buffer() for part in carried.values]
 
 
 @dataclass(frozen=True)

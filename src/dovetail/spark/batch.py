@@ -105,24 +105,34 @@ def in_turn(segments: DataFrame, partitions: int) -> DataFrame:
     return segments.repartition(partitions, CELL_NUMBER).sortWithinPartitions(CELL_NUMBER, TURN)
 
 
-def broadcast_join(
-    large: FlatSide, small: FlatSide, joined: Joined, recorder: Recorder, pack: Stage | None = None
-) -> DataFrame:
-    """The rows of one input, each task with the whole of the other.  No shuffle of the rows.
-
-    One task makes one value of the small side; with `pack`, every task that reads it makes one, and stages get all.
-    """
-    if pack is not None:
-        parts = small.flat().mapInArrow(arrow_function(pack), SEGMENT).agg(F.collect_list(SEGMENT_COLUMN)).scalar()
-        blocks = large.flat().mapInArrow(arrow_function(PackStage(whole=False)), SEGMENT)
-        # A stream has no first row of a task that could carry them.
-        carried = parts.alias(ROUTING) if recorder.streaming else carried_by_first_rows(parts)
-        rows = blocks.select(SEGMENT_COLUMN, carried)
-        return recorder.run(rows, joined.stage, joined.schema, shape=joined.shape)
+def broadcast_join(large: FlatSide, small: FlatSide, joined: Joined, recorder: Recorder) -> DataFrame:
+    """The rows of one input, each task with the whole of the other.  No shuffle."""
     packed_side = small.flat().coalesce(1).mapInArrow(arrow_function(PackStage()), SEGMENT).scalar()
-    if recorder.streaming:
-        blocks = large.flat().mapInArrow(arrow_function(PackStage(whole=False)), SEGMENT)
-        rows = blocks.select(SEGMENT_COLUMN, packed_side.alias(ROUTING))
-    else:
-        rows = large.flat(carried_by_first_rows(F.array(packed_side)))
+    rows = (
+        _packed(large, packed_side) if recorder.streaming else large.flat(carried_by_first_rows(F.array(packed_side)))
+    )
     return recorder.run(rows, joined.stage, joined.schema, shape=joined.shape)
+
+
+def broadcast_in_parts(sides: Sides, pack: Stage, joined: Joined, recorder: Recorder, *, packed: bool) -> DataFrame:
+    """The rows of the first input, each task with the whole of the second; every task that reads that packs a part.
+
+    Spark clears the buffers of a column for every Arrow batch, at the size of the largest value that they ever held:
+    64 MB on the first of 4M rows cost 3 s.  So where parts are large, rows come `packed`, which makes few batches.
+    """
+    large, small = sides
+    parts = small.flat().mapInArrow(arrow_function(pack), SEGMENT).agg(F.collect_list(SEGMENT_COLUMN)).scalar()
+    if recorder.streaming:
+        rows = _packed(large, parts)
+    elif packed:
+        blocks = large.flat().mapInArrow(arrow_function(PackStage(whole=False)), SEGMENT)
+        rows = blocks.select(SEGMENT_COLUMN, carried_by_first_rows(parts))
+    else:
+        rows = large.flat(carried_by_first_rows(parts))
+    return recorder.run(rows, joined.stage, joined.schema, shape=joined.shape)
+
+
+def _packed(large: FlatSide, value: Column) -> DataFrame:
+    """Segments of rows, each with the value: a stream has no first row of a task that could carry it."""
+    blocks = large.flat().mapInArrow(arrow_function(PackStage(whole=False)), SEGMENT)
+    return blocks.select(SEGMENT_COLUMN, value.alias(ROUTING))

@@ -150,6 +150,28 @@ def test_a_stream_asks_a_table(spark, tmp_path):
     assert pq.read_table(tmp_path / "out").num_rows == 60
 
 
+def test_what_counts_for_a_broadcast_is_what_travels(spark, capsys):
+    q = spark.range(20_000).selectExpr("double(id) AS x", "id", *(f"concat('{at}', id) AS s{at}" for at in range(8)))
+    t = spark.range(50).selectExpr("id", "double(id * 7) AS x")
+    call = {"on": "q.x BETWEEN t.x - 3 AND t.x", "by": "t", "agg": {"n": "count(*)", "m": "max(q.id)"}}
+    with settings(spark, {"spark.sql.autoBroadcastJoinThreshold": "500000"}):
+        joined = dt.aggregate_join({"t": t, "q": q}, **call)
+        dt.explain(joined)
+        assert "no shuffle: the whole of q goes to every task: Spark estimates" in capsys.readouterr().out
+        wide = dt.aggregate_join(
+            {"t": t, "q": q}, **{**call, "agg": {**call["agg"], "s": "max(concat(q.s0, q.s1, q.s2))"}}
+        )
+        text = dt.theta_join({"t": t, "q": q}, on=call["on"])
+        dt.explain(text)
+        assert "the whole of q" not in capsys.readouterr().out
+    with settings(spark, {"spark.sql.autoBroadcastJoinThreshold": "-1"}):
+        shuffled = dt.aggregate_join({"t": t, "q": q}, **call)
+        dt.explain(shuffled)
+        assert "no shuffle" not in capsys.readouterr().out
+    assert joined.orderBy("t.id").collect() == shuffled.orderBy("t.id").collect()
+    assert wide.drop("s").orderBy("t.id").collect() == shuffled.orderBy("t.id").collect()
+
+
 def test_explain_and_metrics(spark, capsys):
     _, frames = inputs(spark, 200)
     joined = dt.aggregate_join(

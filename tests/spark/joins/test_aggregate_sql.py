@@ -35,6 +35,21 @@ def test_a_statement_gives_what_spark_gives(spark, frames, inner):
     assert found.count() > 3
 
 
+def test_what_needs_the_pairs_and_an_order(spark, frames):
+    for name, frame in frames.items():
+        frame.createOrReplaceTempView(name)
+    found = dt.sql(
+        "SELECT t.id, m, f, d FROM t AGGREGATE JOIN q ON q.k = t.k AND q.y <= t.x COMPUTE median(q.y) AS m, "
+        "first(q.qid ORDER BY q.y * 100 + q.qid) AS f, count(DISTINCT q.y) AS d ORDER BY t.id",
+        **frames,
+    )
+    wanted = spark.sql(
+        "SELECT t.id, median(q.y) AS m, min_by(q.qid, q.y * 100 + q.qid) AS f, count(DISTINCT q.y) AS d "
+        "FROM t LEFT JOIN q ON q.k = t.k AND q.y <= t.x GROUP BY t.id ORDER BY t.id"
+    )
+    assert found.collect() == wanted.collect()
+
+
 def test_relations_on_the_left_and_subqueries(spark, frames):
     found = dt.sql(
         "SELECT s.k, sum(s.n) AS n FROM (SELECT t.k, n FROM t JOIN q AS r ON t.id = r.qid "

@@ -96,8 +96,12 @@ def merge_moments(
     # delta**2 * na * nb / n, in an order that overflows no sooner than the result.
     ph, pl = _times(sh, sl, na)
     xh, xl = _times(ph, pl, dh)
-    yh, _ = _times(ph, pl, dl)
-    ph, pl = add_pairs(xh, xl, yh, 0.0)
+    if np.isfinite(xh):
+        yh, _ = _times(ph, pl, dl)
+        ph, pl = add_pairs(xh, xl, yh, 0.0)
+    else:
+        # A square is too large for a double; the small part of the product may be infinite, too, with the other sign.
+        ph, pl = xh, 0.0
     qh, ql = add_pairs(pa, qa, pb, qb)
     qh, ql = add_pairs(qh, ql, ph, pl)
     return n, mh, ml, qh, ql

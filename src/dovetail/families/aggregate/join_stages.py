@@ -219,7 +219,10 @@ class IndexStage(Stage):
 
 @dataclass(frozen=True)
 class BroadcastStage(ResultStage):
-    """Asking rows in, as segments, and with them the parts of the whole answering side; results out.  No shuffle."""
+    """Asking rows in, and with them the parts of the whole answering side; results out.  No shuffle."""
+
+    packed: bool = False
+    """Whether rows come as segments."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
@@ -228,7 +231,7 @@ class BroadcastStage(ResultStage):
         opened = False
         counted = [0] * len(METRICS)
         payload = len(self.spec.payload)
-        for block, parts in broadcast_parts(batches):
+        for block, parts in broadcast_parts(batches, packed=self.packed):
             if not opened:
                 # Where the small side is empty, nobody packs it.
                 answering, opened = concat(unpack(part) for part in parts) if parts else None, True

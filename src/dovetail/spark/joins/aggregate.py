@@ -27,7 +27,7 @@ from dovetail.plan.aggregate import AggregatePlan
 from dovetail.plan.aggregate_calls import Argument, Call, TypedCall
 from dovetail.plan.aggregate_window import AskedWindow
 from dovetail.plan.theta import Facts
-from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, in_turn, segments_by_cell
+from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_in_parts, in_turn, segments_by_cell
 from dovetail.spark.carriers import arrow_type, carrier
 from dovetail.spark.frames import Side, filtered_sides, identity, is_ansi
 from dovetail.spark.keys import hash_column, key_columns, payload_source
@@ -39,6 +39,8 @@ from dovetail.spark.sizes import small_inputs
 from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
 from dovetail.spark.types import check_deterministic, comparison_type
 
+_SMALL = 4 << 20
+"""Bytes of a matched side that may travel on a row among others."""
 _TIME = "tm"
 _ARGUMENT = "a"
 """Prefix of the argument columns."""
@@ -225,9 +227,9 @@ def _streamed(columns: _Columns, recorder: Recorder, join: Mapping[str, str], wi
 
 
 def _broadcast(columns: _Columns, recorder: Recorder) -> DataFrame:
-    stage = columns.named(BroadcastStage(columns.spec, sources=columns.sources()))
+    small = columns.plan.broadcast
+    packed = recorder.streaming or small is None or small.size is None or small.size > _SMALL
+    stage = columns.named(BroadcastStage(columns.spec, sources=columns.sources(), packed=packed))
+    sides = columns.asking_side(hashed=False), columns.answering_side(hashed=False)
     joined = Joined(stage, columns.schema(), None)
-    return broadcast_join(
-        columns.asking_side(hashed=False), columns.answering_side(hashed=False), joined, recorder,
-        pack=IndexStage(columns.spec),
-    )  # fmt: skip
+    return broadcast_in_parts(sides, IndexStage(columns.spec), joined, recorder, packed=packed)
