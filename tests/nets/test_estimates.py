@@ -17,7 +17,7 @@ from tests.spark.joins.streams import put, run, source
 
 import dovetail as dt
 
-LEVEL = (0.93, 0.98)
+LEVEL = (0.93, 0.97)
 """How often an interval of 95 % may hold the truth, on an average of the measures."""
 LEAST = 0.915
 """How often that of any measure must: 500 runs at 0.93 stay above, but for one time in ten."""

@@ -30,7 +30,7 @@ ROUNDING = 1e-12
 CANCELLED = 1e-14
 """A variance below this fraction of the squared total is what rounding left of a difference."""
 FEWEST_RESULTS = 10
-FEWEST_DEGREES = 3.0
+FEWEST_DEGREES = 7.0
 """An interval needs at least so many results that stand for others, and so many degrees of freedom."""
 
 _POWERS = ((2, 0), (1, 1), (0, 2), (4, 0), (3, 1), (2, 2), (1, 3), (0, 4))
@@ -150,7 +150,10 @@ def figures(
         variance = np.where(np.abs(variance) > CANCELLED * total**2, variance, 0.0)
         second = np.where(second > CANCELLED * total**2, second, 0.0)
         # What cancels out in the variance does not make it any surer.
-        degrees = np.where(second > 0, np.minimum(variance, second) ** 2 / fourth, np.inf)
+        contributors = np.where(second > 0, np.minimum(variance, second) ** 2 / fourth, np.inf)
+        # If v is the square of a normal number of variance s, E[v^2] is 3 s^2.  So E[(Sum v)^2] = (Sum s)^2 + 2 Sum s^2
+        # and E[Sum v^2] = 3 Sum s^2, and the degrees of freedom, (Sum s)^2 / Sum s^2, are this:
+        degrees = 3 * contributors - 2
         estimate = ratio if kind == "avg" else total
         error = np.sqrt(variance) / number if kind == "avg" else np.sqrt(variance)
     known = (sums["rows"] > 0) & (sums["certain"] == sums["rows"])
