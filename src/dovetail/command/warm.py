@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -126,10 +126,22 @@ def _recording(kept: Path | None) -> Iterator[dict[str, object]]:
 
 def _calls() -> _Calls:
     from dovetail import api as dt
-    from dovetail.conditions.criteria import closest, least
-    from dovetail.families.shedding.spec import Harvest
+    from dovetail.conditions.criteria import Criterion, closest, least, prefer
+    from dovetail.families.shedding.spec import Harvest, RandomDrop
+    from dovetail.families.window.graph import path
+
+    def three(inputs: Inputs) -> Inputs:
+        return {**inputs, "T": inputs["R"]}
+
+    def larger(one: Any, other: Any) -> str:
+        found = [pair["R"]["x"] + pair["S"]["x"] for pair in (one, other)]
+        return "equal" if found[0] == found[1] else "better" if found[0] > found[1] else "worse"
 
     band, equal = "ABS(R.x - S.x) <= 1", "R.k = S.k"
+    bands = f"{band} AND ABS(S.x - T.x) <= 1"
+    chain, steps = "R.s = S.s AND S.s = T.s AND ABS(R.x - T.x) <= 2", path("R -> S -> T", ["4 seconds", "6 seconds"])
+    ordered: list[Criterion] = [closest("t", within="5 seconds"), prefer(larger)]
+    harvest = Harvest(throttle=0.3, basic_window="1 second")
     theta = {
         "an inequality": "R.x < S.x AND R.x > 80",
         "a band": band,
@@ -158,6 +170,12 @@ def _calls() -> _Calls:
         "as-of where": lambda inputs: dt.asof_join(inputs, time="t", by="k", on="R.x < S.x"),
         "best matches": lambda inputs: dt.bestmatch_join(inputs, on=near),
         "best matches by key": lambda inputs: dt.bestmatch_join(inputs, on=[*near, least("R.y + S.y")], by="k"),
+        "best matches of all rows": lambda inputs: dt.bestmatch_join(inputs, on=near, how="left", by="s"),
+        "an order of one's own": lambda inputs: dt.bestmatch_join(inputs, on=ordered, how="left", by="s"),
+        "a band and what it leaves": lambda inputs: dt.theta_join(
+            inputs, on=f"R.s = S.s AND {band} AND R.id % 7 <> S.id % 5", how="left", broadcast=False
+        ),
+        "three inputs": lambda inputs: dt.window_join(three(inputs), on=chain, time="t", within=steps),
     }
     sums = {"n": "count(*)", "a": "avg(S.x)", "w": "sum(S.k)", "v": "stddev(S.y)", "m": "min_by(S.s, S.x)"}
     aggregates = {
@@ -188,7 +206,18 @@ def _calls() -> _Calls:
     stream: dict[str, Join] = {
         "streams": lambda inputs: dt.window_join(inputs, on=equal, time="t", within="5 seconds"),
         "streams and a band": lambda inputs: dt.window_join(inputs, on=band, time="t", within="5 seconds", how="full"),
+        "three streams": lambda inputs: dt.window_join(three(inputs), on=chain, time="t", within=steps),
         "shedding": lambda inputs: dt.window_join(inputs, on=equal, time="t", within="5 seconds", shed=Harvest()),
+        "harvests": lambda inputs: dt.window_join(
+            three(inputs), on=bands, time="t", within="8 seconds", algorithm="nested", shed=harvest
+        ),
+        "dropped rows": lambda inputs: dt.window_join(
+            inputs, on=equal, time="t", within="5 seconds", shed=RandomDrop(throttle=0.5)
+        ),
+        "best matches of streams, all rows": lambda inputs: dt.bestmatch_join(inputs, on=near, how="left", by="s"),
+        "windows of a band": lambda inputs: dt.theta_join(
+            inputs, on=f"R.s = S.s AND {band}", how="left", window="9 seconds", time="t"
+        ),
         "as-of of streams": lambda inputs: dt.asof_join(inputs, time="t", by="k"),
         "theta of streams": lambda inputs: dt.theta_join(inputs, on=band, window="9 seconds", time="t"),
         "samples of streams": lambda inputs: dt.approx_join(inputs, on=equal, memory=100),
