@@ -140,6 +140,7 @@ def _calls() -> _Calls:
     band, equal = "ABS(R.x - S.x) <= 1", "R.k = S.k"
     bands = f"{band} AND ABS(S.x - T.x) <= 1"
     chain, steps = "R.s = S.s AND S.s = T.s AND ABS(R.x - T.x) <= 2", path("R -> S -> T", ["4 seconds", "6 seconds"])
+    close: list[Criterion] = [closest("t", within="5 seconds"), closest("x", within=3)]
     ordered: list[Criterion] = [closest("t", within="5 seconds"), prefer(larger)]
     harvest = Harvest(throttle=0.3, basic_window="1 second")
     theta = {
@@ -170,7 +171,7 @@ def _calls() -> _Calls:
         "as-of where": lambda inputs: dt.asof_join(inputs, time="t", by="k", on="R.x < S.x"),
         "best matches": lambda inputs: dt.bestmatch_join(inputs, on=near),
         "best matches by key": lambda inputs: dt.bestmatch_join(inputs, on=[*near, least("R.y + S.y")], by="k"),
-        "best matches of all rows": lambda inputs: dt.bestmatch_join(inputs, on=near, how="left", by="s"),
+        "best matches of all rows": lambda inputs: dt.bestmatch_join(inputs, on=close, how="left", by="s"),
         "an order of one's own": lambda inputs: dt.bestmatch_join(inputs, on=ordered, how="left", by="s"),
         "a band and what it leaves": lambda inputs: dt.theta_join(
             inputs, on=f"R.s = S.s AND {band} AND R.id % 7 <> S.id % 5", how="left", broadcast=False
@@ -214,7 +215,7 @@ def _calls() -> _Calls:
         "dropped rows": lambda inputs: dt.window_join(
             inputs, on=equal, time="t", within="5 seconds", shed=RandomDrop(throttle=0.5)
         ),
-        "best matches of streams, all rows": lambda inputs: dt.bestmatch_join(inputs, on=near, how="left", by="s"),
+        "best matches of streams, all rows": lambda inputs: dt.bestmatch_join(inputs, on=close, how="left", by="s"),
         "windows of a band": lambda inputs: dt.theta_join(
             inputs, on=f"R.s = S.s AND {band}", how="left", window="9 seconds", time="t"
         ),
