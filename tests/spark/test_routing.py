@@ -6,7 +6,7 @@ import pytest
 
 import dovetail as dt
 from dovetail.columns.sampling import SPARSE
-from dovetail.spark.routing import carrying, fitted, sampled
+from dovetail.spark.routing import fitted, sampled
 
 pytestmark = pytest.mark.spark
 
@@ -18,8 +18,8 @@ def _never(batches):
 def test_an_empty_sample_gives_the_blind_routing(spark):
     """Where Spark sees that the sample is empty it runs nobody to fit a routing, and the subquery is NULL."""
     empty = spark.range(10).filter("id < 0")
-    routing = fitted([empty, empty], _never, b"blind")
-    rows = carrying(spark.range(4, numPartitions=2), ["id"], routing).collect()
+    routing = fitted(empty, _never, b"blind")
+    rows = spark.range(4, numPartitions=2).select("id", routing).collect()
     assert sorted((row.id, bytes(row.g[0]) if row.g else b"") for row in rows) == [
         (0, b"blind"),
         (1, b""),
@@ -29,12 +29,12 @@ def test_an_empty_sample_gives_the_blind_routing(spark):
 
 
 def test_a_sample_is_a_part_of_the_rows(spark):
-    rows = sampled(spark.range(0, 100_000, numPartitions=3), ["id"], side=0)
+    rows = sampled([(spark.range(0, 100_000, numPartitions=3), ["id"])])
     drawn = rows.collect()
     assert 600 < len(drawn) < 1000
     assert 8 < sum(row.draw % SPARSE == 0 for row in drawn) < 60
     assert not any(row.deep for row in drawn)
-    assert sampled(spark.range(10), ["id"], side=0, everything=True).count() == 10
+    assert sampled([(spark.range(10), ["id"])], everything=True).count() == 10
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2])

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from dovetail.spark.runtime.gateway import Screen
@@ -34,6 +34,7 @@ SAID = [
 ]
 
 
+@example(parts=[(True, WORKER), (False, b"\r[Stage 0:>   (0 + 2) / 4]")], cuts=[])
 @given(
     parts=st.lists(
         st.sampled_from([*((True, noise) for noise in NOISE), *((False, said) for said in SAID)]), max_size=12

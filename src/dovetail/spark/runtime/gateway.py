@@ -73,7 +73,7 @@ class Screen:
             self._held = line
             return b""
         blank, self._blank = self._blank, False
-        if blank and not line.strip():
+        if blank and line in (b"\n", b"\r\n"):
             return b""
         if line.startswith(_NOISE):
             self._blank = line.startswith(_STATE_WORKER)
