@@ -121,9 +121,9 @@ def check(spark, seed: int) -> None:
                 f"SELECT r.id AS r, {ORDER}, {computed} AS far FROM r_of_net r JOIN s_of_net s ON {equal}) "
                 f"WHERE {finite}{near}) WHERE n <= {k}"
             ).collect()
-            lonely = {row.id for row in r.collect()} - {row.r for row in wanted} if how == "left" else set()
+            unmatched = {row.id for row in r.collect()} - {row.r for row in wanted} if how == "left" else set()
             expected = Counter((row.r, row.k, row.i, row.s, _plain(row.far), row.n) for row in wanted)
-            expected.update((n, None, None, None, None, None) for n in lonely)
+            expected.update((n, None, None, None, None, None) for n in unmatched)
             joined = dt.nearest_join(
                 {"r": r, "s": s}, on=asked, by=keys or None, within=within, how=how, k=k, ties=ties, **more
             )

@@ -6,6 +6,7 @@ goes to; everything here puts such a list into the order of the cells in one pas
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ import pyarrow as pa
 from dovetail.columns.codes import slots
 from dovetail.columns.layout import CELL_NUMBER, COPIES, SEGMENT, TURN
 from dovetail.columns.numba_cache import njit
-from dovetail.columns.segments import packed_column, take_unchecked
+from dovetail.columns.segments import binary_column, concat, pack, packed_column, take_unchecked, unpack
 
 Index = npt.NDArray[np.int64]
 _Row = TypeVar("_Row", np.int64, np.bool_)
@@ -148,3 +149,23 @@ def shuffle_batch(
         ],
         names=[CELL_NUMBER, TURN, COPIES, SEGMENT],
     )
+
+
+def one_segment(number: int, turn: int, rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Rows as one segment for the cell of that number; they may be none, and have only something to tell."""
+    about = [pa.array([number], pa.int32()), pa.array([turn], pa.int32()), pa.array([0], pa.int64())]
+    columns: list[pa.Array[Any]] = [*about, binary_column([pack(rows)])]
+    return pa.RecordBatch.from_arrays(columns, names=[CELL_NUMBER, TURN, COPIES, SEGMENT])
+
+
+def segments_by_turn(
+    batches: Iterable[pa.RecordBatch], turns: Sequence[int]
+) -> tuple[int, list[pa.RecordBatch | None]]:
+    """What :func:`shuffle_batch` sent to one cell: its note, and its rows of each turn; None for a turn without any."""
+    held: dict[int, list[pa.RecordBatch]] = {turn: [] for turn in turns}
+    note = 0
+    for batch in batches:
+        for at in range(batch.num_rows):
+            note = batch.column(COPIES)[at].as_py()
+            held[batch.column(TURN)[at].as_py()].append(unpack(batch.column(SEGMENT)[at].as_buffer()))
+    return note, [concat(parts) if parts else None for parts in held.values()]

@@ -191,8 +191,8 @@ def test_conditions_beside_the_distance(spark):
         wanted = sorted(zip(kept.id.tolist(), kept.id_s.tolist(), strict=True))
         rows = joined.selectExpr("r.id", "s.id").collect()
         assert sorted((a, b) for a, b in rows if b is not None) == wanted
-        lonely = {a for a, b in rows if b is None}
-        assert lonely == (set(r.id) - set(kept.id) if how == "left" else set())
+        unmatched = {a for a, b in rows if b is None}
+        assert unmatched == (set(r.id) - set(kept.id) if how == "left" else set())
 
 
 def test_a_stream_asks_a_table(spark, tmp_path):

@@ -16,9 +16,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,10 +27,10 @@ from dovetail.columns import spark_hash
 from dovetail.columns.codes import Codes, order_codes
 from dovetail.columns.encode import Keys, group_numbers, keys_from, routing_boxes, routing_points, usable_rows
 from dovetail.columns.hashing import row_hashes
-from dovetail.columns.layout import CELL_NUMBER, COPIES, FITTED, KEY, POINT_PAYLOAD, SEGMENT, TURN, Source, columns_of
-from dovetail.columns.partition import group_by_cell, group_rows_by_cell, shuffle_batch
+from dovetail.columns.layout import FITTED, KEY, POINT_PAYLOAD, Source, columns_of
+from dovetail.columns.partition import group_by_cell, group_rows_by_cell, one_segment, segments_by_turn, shuffle_batch
 from dovetail.columns.sampling import sampled_sides
-from dovetail.columns.segments import binary_column, blocks, concat, pack, routing_and_rows, unpack
+from dovetail.columns.segments import binary_column, blocks, concat, routing_and_rows
 from dovetail.conditions.comparison import Kind
 from dovetail.families.aggregate.compiled import Index
 from dovetail.families.aggregate.kernel import Piece, State, leaf_state, merged, picked, states
@@ -233,31 +232,27 @@ class AnswerStage(Stage):
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a cell."""
         began = time.perf_counter_ns()
-        held: dict[int, list[pa.RecordBatch]] = {0: [], VISITORS: [], RESIDENTS: []}
-        note = 0
-        for batch in batches:
-            for at in range(batch.num_rows):
-                note = batch.column(COPIES)[at].as_py()
-                held[batch.column(TURN)[at].as_py()].append(unpack(batch.column(SEGMENT)[at].as_buffer()))
+        note, (answering, visitors, residents) = segments_by_turn(batches, (0, VISITORS, RESIDENTS))
         cell, whole = divmod(note, 2)
-        answering, visitors, residents = (concat(parts) if parts else None for parts in held.values())
         slots = spark_hash.cell_numbers(np.arange(self.partitions), self.partitions)
         if residents is not None:
             state = self._resident_states(answering, residents)
-            yield _sent(slots[cell % self.partitions], 2 * cell + 1, self._homecoming(residents, state))
+            yield one_segment(slots[cell % self.partitions], 2 * cell + 1, self._homecoming(residents, state))
         if visitors is not None:
             yield from self._visits(answering, visitors, cell, slots)
         if whole and answering is not None and not self.spec.exhaustive:
             total = self._total(answering, cell)
             for number in slots.tolist():
-                yield _sent(number, TOTALS, total)
+                yield one_segment(number, TOTALS, total)
         counts = [
             0 if answering is None else answering.num_rows,
             sum(0 if rows is None else rows.num_rows for rows in (visitors, residents)),
             (time.perf_counter_ns() - began) // 1000,
         ]
         empty = pa.RecordBatch.from_pydict({OF_CELL: pa.array([], pa.int64())})
-        yield _sent(slots[cell % self.partitions], NOTES, empty.replace_schema_metadata({NOTE: json.dumps(counts)}))
+        yield one_segment(
+            slots[cell % self.partitions], NOTES, empty.replace_schema_metadata({NOTE: json.dumps(counts)})
+        )
 
     def _homecoming(self, residents: pa.RecordBatch, state: State) -> pa.RecordBatch:
         """The rows of this home with their states."""
@@ -307,7 +302,7 @@ class AnswerStage(Stage):
         ordered, bounds = group_rows_by_cell(table, found, numbered.astype(np.int64), homes.size)
         for at, where in enumerate(homes.tolist()):
             part = ordered.slice(bounds[at], bounds[at + 1] - bounds[at])
-            yield _sent(slots[where % self.partitions], 2 * where, part)
+            yield one_segment(slots[where % self.partitions], 2 * where, part)
 
     def _total(self, answering: pa.RecordBatch, cell: int) -> pa.RecordBatch:
         """The states of all rows of a cell, one for each of its keys: two keys may share a hash."""
@@ -363,12 +358,3 @@ def empty_state(spec: AggregateSpec, rows: int) -> State:
 def _with_state(rows: pa.RecordBatch, state: State) -> pa.RecordBatch:
     names = [*rows.schema.names, *columns_of(STATE, len(state))]
     return pa.RecordBatch.from_arrays([*rows.columns, *state], names=names)
-
-
-def _sent(number: int, turn: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """One segment on its way to the merge."""
-    columns: Sequence[pa.Array[Any]] = [
-        pa.array([number], pa.int32()), pa.array([turn], pa.int32()), pa.array([0], pa.int64()),
-        binary_column([pack(rows)]),
-    ]  # fmt: skip
-    return pa.RecordBatch.from_arrays(columns, names=[CELL_NUMBER, TURN, COPIES, SEGMENT])

@@ -61,20 +61,20 @@ class ResultStage(Stage):
 
     def rows_out(
         self, asking: Sequence[pa.Array[Any]], size: int, owner: Index, near: pa.RecordBatch, far: Values, rank: Index,
-        *, lonely: Index | None = None,
+        *, unmatched: Index | None = None,
     ) -> pa.RecordBatch:  # fmt: skip
-        """The rows of the result: asking rows with their neighbours and, if they are wanted, the `lonely` ones."""
+        """The rows of the result: asking rows with their neighbours and, if they are wanted, the `unmatched` ones."""
         spec = self.spec
-        if lonely is None:
-            lonely = np.empty(0, dtype=np.int64)
+        if unmatched is None:
+            unmatched = np.empty(0, dtype=np.int64)
             if spec.keep:
-                lonely = np.flatnonzero(np.bincount(owner, minlength=size) == 0)
-        picked = pa.array(np.concatenate([owner, lonely]))
+                unmatched = np.flatnonzero(np.bincount(owner, minlength=size) == 0)
+        picked = pa.array(np.concatenate([owner, unmatched]))
         matched = near.columns[: len(spec.payload[ANSWERING])]
         columns = cast_columns([column.take(picked) for column in asking], spec.payload[ASKING])
-        columns += self._padded(cast_columns(matched, spec.payload[ANSWERING]), lonely.size)
-        columns.append(pa.array(np.repeat([True, False], [owner.size, lonely.size])))
-        columns += self._padded([distances(spec, far), pa.array(rank, pa.int32())], lonely.size)
+        columns += self._padded(cast_columns(matched, spec.payload[ANSWERING]), unmatched.size)
+        columns.append(pa.array(np.repeat([True, False], [owner.size, unmatched.size])))
+        columns += self._padded([distances(spec, far), pa.array(rank, pa.int32())], unmatched.size)
         columns.append(nulls(len(picked), pa.list_(pa.int64())))
         return pa.RecordBatch.from_arrays(columns, names=self._names())
 
@@ -188,9 +188,9 @@ class MergeStage(ResultStage):
         for part, last in zip(chosen, (False, True), strict=True):
             # Rows without any neighbour come out with the last part.
             alone = np.bincount(everybody, minlength=size) == 0
-            lonely = np.flatnonzero(alone) if last and self.spec.keep else np.empty(0, dtype=np.int64)
-            if part[0].size or lonely.size:
-                out = self.rows_out(residents.columns[:payload], size, *part, lonely=lonely)
+            unmatched = np.flatnonzero(alone) if last and self.spec.keep else np.empty(0, dtype=np.int64)
+            if part[0].size or unmatched.size:
+                out = self.rows_out(residents.columns[:payload], size, *part, unmatched=unmatched)
                 at_work.counted[5] += out.num_rows
                 yield out
         at_work.counted[3] += (time.perf_counter_ns() - began) // 1000

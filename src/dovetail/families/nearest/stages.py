@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,10 +26,10 @@ from dovetail.columns import spark_hash
 from dovetail.columns.codes import order_codes
 from dovetail.columns.encode import Keys, keys_from, usable
 from dovetail.columns.hashing import row_hashes
-from dovetail.columns.layout import CELL_NUMBER, COPIES, FITTED, KEY, POINT_PAYLOAD, SEGMENT, TURN, Source, columns_of
-from dovetail.columns.partition import group_rows_by_cell, shuffle_batch
+from dovetail.columns.layout import FITTED, KEY, POINT_PAYLOAD, Source, columns_of
+from dovetail.columns.partition import group_rows_by_cell, one_segment, segments_by_turn, shuffle_batch
 from dovetail.columns.sampling import sampled_sides
-from dovetail.columns.segments import binary_column, blocks, concat, pack, routing_and_rows, take_unchecked, unpack
+from dovetail.columns.segments import binary_column, blocks, concat, routing_and_rows, take_unchecked
 from dovetail.families.nearest.compiled import Index, Values
 from dovetail.families.nearest.fitting import Sample, fit
 from dovetail.families.nearest.kernel import Floats, NearIndex, choose
@@ -209,13 +209,7 @@ class AnswerStage(Stage):
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a cell."""
         began = time.perf_counter_ns()
-        held: dict[int, list[pa.RecordBatch]] = {0: [], VISITORS: [], RESIDENTS: []}
-        cell = 0
-        for batch in batches:
-            for at in range(batch.num_rows):
-                cell = batch.column(COPIES)[at].as_py()
-                held[batch.column(TURN)[at].as_py()].append(unpack(batch.column(SEGMENT)[at].as_buffer()))
-        answering, visitors, residents = (concat(parts) if parts else None for parts in held.values())
+        cell, (answering, visitors, residents) = segments_by_turn(batches, (0, VISITORS, RESIDENTS))
         index = self.index(answering)
         slots = spark_hash.cell_numbers(np.arange(self.partitions), self.partitions)
         formed = 0
@@ -223,13 +217,13 @@ class AnswerStage(Stage):
             own = self.candidates(index, answering, self.columns(ASKING, residents))
             if own is not None:
                 formed += own[0].size
-                yield sent(slots[cell % self.partitions], 3 * cell + OWN, _listed(pa.array(own[0]), own))
+                yield one_segment(slots[cell % self.partitions], 3 * cell + OWN, _listed(pa.array(own[0]), own))
             payload = residents.schema.names[: self.held(ASKING)]
-            yield sent(slots[cell % self.partitions], 3 * cell + ASKED, residents.select([*payload, ID, SURE]))
+            yield one_segment(slots[cell % self.partitions], 3 * cell + ASKED, residents.select([*payload, ID, SURE]))
         if visitors is not None:
             for home, part in self._visits(index, answering, visitors):
                 formed += part.num_rows
-                yield sent(slots[home % self.partitions], 3 * home + VISITED, part)
+                yield one_segment(slots[home % self.partitions], 3 * home + VISITED, part)
         counts = [
             0 if answering is None else answering.num_rows,
             sum(0 if rows is None else rows.num_rows for rows in (visitors, residents)),
@@ -237,7 +231,9 @@ class AnswerStage(Stage):
             (time.perf_counter_ns() - began) // 1000,
         ]
         empty = pa.RecordBatch.from_pydict({ID: pa.array([], pa.int64())})
-        yield sent(slots[cell % self.partitions], NOTES, empty.replace_schema_metadata({NOTE: json.dumps(counts)}))
+        yield one_segment(
+            slots[cell % self.partitions], NOTES, empty.replace_schema_metadata({NOTE: json.dumps(counts)})
+        )
 
     def _visits(
         self, index: NearIndex | None, answering: pa.RecordBatch | None, visitors: pa.RecordBatch
@@ -264,12 +260,3 @@ def _listed(numbers: pa.Array[Any], found: Candidates) -> pa.RecordBatch:
     _, far, _, near = found
     names = [ID, FAR, *columns_of(POINT_PAYLOAD, near.num_columns)]
     return pa.RecordBatch.from_arrays([numbers, pa.array(far), *near.columns], names=names)
-
-
-def sent(number: int, turn: int, rows: pa.RecordBatch) -> pa.RecordBatch:
-    """One segment on its way to the merge."""
-    columns: Sequence[pa.Array[Any]] = [
-        pa.array([number], pa.int32()), pa.array([turn], pa.int32()), pa.array([0], pa.int64()),
-        binary_column([pack(rows)]),
-    ]  # fmt: skip
-    return pa.RecordBatch.from_arrays(columns, names=[CELL_NUMBER, TURN, COPIES, SEGMENT])
