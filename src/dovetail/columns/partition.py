@@ -153,8 +153,10 @@ def shuffle_batch(
 
 def one_segment(number: int, turn: int, rows: pa.RecordBatch) -> pa.RecordBatch:
     """Rows as one segment for the cell of that number; they may be none, and have only something to tell."""
-    about = [pa.array([number], pa.int32()), pa.array([turn], pa.int32()), pa.array([0], pa.int64())]
-    columns: list[pa.Array[Any]] = [*about, binary_column([pack(rows)])]
+    columns: list[pa.Array[Any]] = [
+        pa.array([number], pa.int32()), pa.array([turn], pa.int32()), pa.array([0], pa.int64()),
+        binary_column([pack(rows)]),
+    ]  # fmt: skip
     return pa.RecordBatch.from_arrays(columns, names=[CELL_NUMBER, TURN, COPIES, SEGMENT])
 
 
