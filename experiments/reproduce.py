@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import json
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +30,20 @@ class Claim:
     claim: str
     ours: str
     holds: bool
+    test: str = ""
+    """When it holds, in words."""
+    readings: Mapping[str, bool] = field(default_factory=dict)
+    """Whether it holds if the paper is read otherwise, by what is read otherwise."""
+    improved: bool | None = None
+    """Whether it would hold of our algorithms in place of the printed ones."""
 
     @property
     def verdict(self) -> str:
         """The verdict in words."""
-        return "holds" if self.holds else "does not hold"
+        if all(held == self.holds for held in self.readings.values()):
+            return "holds" if self.holds else "does not hold"
+        others = " or if ".join(name for name, held in self.readings.items() if held != self.holds)
+        return f"undecided: holds, but not if {others}" if self.holds else f"undecided: holds only if {others}"
 
 
 @dataclass(frozen=True)
@@ -47,11 +57,24 @@ class Report:
 
 
 def table(claims: Sequence[Claim]) -> str:
-    """Claims and verdicts as Markdown."""
-    lines = ["| where | the paper's claim | our figures | verdict |", "| --- | --- | --- | --- |"]
-    lines += [f"| {c.where} | {c.claim} | {c.ours} | {c.verdict} |" for c in claims]
-    held = sum(claim.holds for claim in claims)
-    return "\n".join([*lines, "", f"{held} of {len(claims)} hold."])
+    """Claims and verdicts as Markdown, and how many there are of each verdict."""
+    tested, improved = any(c.test for c in claims), any(c.improved is not None for c in claims)
+    heads = ["where", "the paper's claim", *["holds if"] * tested, "our figures", "verdict", *["with ours"] * improved]
+    lines = [f"| {' | '.join(heads)} |", f"|{' --- |' * len(heads)}"]
+    for c in claims:
+        ours = {None: "", True: "holds", False: "does not hold"}[c.improved]
+        cells = [c.where, c.claim, *[c.test] * tested, c.ours, c.verdict, *[ours] * improved]
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, "", summary(claims)])
+
+
+def summary(claims: Sequence[Claim]) -> str:
+    """How many claims hold, do not, or depend on how the paper is read."""
+    held = sum(claim.verdict == "holds" for claim in claims)
+    undecided = sum(claim.verdict.startswith("undecided") for claim in claims)
+    if not undecided:
+        return f"{held} of {len(claims)} hold."
+    return f"{held} of {len(claims)} hold, {len(claims) - held - undecided} do not, {undecided} are undecided."
 
 
 def reproduce(
@@ -94,7 +117,7 @@ def reproduce(
     _finish(console, arguments.out, paper, reports, missing)
     console.print(f"{time.perf_counter() - begin:.0f} s; written to {arguments.out}")
     if arguments.readme:
-        _write_page(folder / "README.md", reports)
+        _write_page(folder / "README.md", _kept(arguments.out, figures))
 
 
 def _made(
@@ -114,7 +137,7 @@ def _made(
         # One for all figures: some share what they have measured.
         shared = context(out, amount, lambda: progress.advance(bar))
         for name in wanted:
-            title = f"Table {name[-1]}" if name.startswith("table") else f"Figure {name}"
+            title = f"Table {name[-1]}" if name.startswith("table") else f"Figure {name}" if name[0].isdigit() else name
             bar = progress.add_task(title, total=None)
             try:
                 report = figures[name](shared)
@@ -123,7 +146,10 @@ def _made(
                 progress.update(bar, description=f"{title} left out", total=1, completed=1)
             else:
                 parts = [f"# {report.heading}", *report.tables, f"![{report.key}]({report.key}.png)"]
-                (out / f"{report.key}.md").write_text("\n\n".join([*parts, table(report.claims)]) + "\n")
+                (out / f"{report.key}.md").write_text(
+                    "\n\n".join([*parts, *([table(report.claims)] if report.claims else [])]) + "\n"
+                )
+                (out / f"{name}.json").write_text(json.dumps(asdict(report), default=lambda value: value.item()))
                 reports.append(report)
                 progress.update(bar, total=progress.tasks[bar].completed)
             progress.advance(whole)
@@ -136,13 +162,19 @@ def _finish(console: Console, out: Path, paper: str, reports: Sequence[Report], 
     for column in ("where", "claim", "our figures", "verdict"):
         shown.add_column(column, overflow="fold")
     for claim in claims:
-        colour = "green" if claim.holds else "red"
+        colour = {"holds": "green", "does not hold": "red"}.get(claim.verdict, "yellow")
         shown.add_row(claim.where, claim.claim, claim.ours, f"[{colour}]{claim.verdict}[/]")
     console.print(shown)
     for line in missing:
         console.print(f"[yellow]{line}[/]")
     (out / "claims.md").write_text("\n\n".join([f"# Claims of {paper}", table(claims), *missing]) + "\n")
-    console.print(f"{sum(claim.holds for claim in claims)} of {len(claims)} claims hold")
+    console.print(summary(claims))
+
+
+def _kept(out: Path, figures: Iterable[str]) -> list[Report]:
+    """All reports in a folder, also of earlier runs: figures may be made one at a time."""
+    found = [json.loads(path.read_text()) for name in figures if (path := out / f"{name}.json").exists()]
+    return [Report(**{**report, "claims": [Claim(**claim) for claim in report["claims"]]}) for report in found]
 
 
 def _write_page(page: Path, reports: Sequence[Report]) -> None:

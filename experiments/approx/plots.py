@@ -11,14 +11,19 @@ mpl.use("agg")
 
 import matplotlib.pyplot as plt
 import numpy as np
-from measure import QUALITY, Outcome
+from measure import OURS, QUALITY, Outcome
 
 COLOURS = {"ARRPJ": "#b5432f", "Prob": "#d9a441", "ProbHash": "#8a6d3b", "RAJ": "#3b6ea5", "RAJHash": "#3a8f6a"}
 MARKS = {"ARRPJ": "s", "Prob": "^", "ProbHash": "v", "RAJ": "o", "RAJHash": "D"}
+PRINTED = tuple(COLOURS)
 
 
 def _line(axes, label: str, x: Sequence[float], y: Sequence[float]) -> None:
-    axes.plot(x, y, color=COLOURS[label], marker=MARKS[label], ms=3.5, lw=1.2, label=label)
+    """Printed algorithms as lines, ours as dots of the same colour; other readings are in the tables alone."""
+    name = label.removesuffix(OURS)
+    if name in COLOURS:
+        style = "-" if name == label else ":"
+        axes.plot(x, y, style, color=COLOURS[name], marker=MARKS[name], ms=3.5, lw=1.2, label=label)
 
 
 def _save(figure, path: Path) -> None:
@@ -33,7 +38,7 @@ def histograms_and_memory(
     figure, grid = plt.subplots(2, 4, figsize=(15, 6.4), layout="constrained")
     complete = next(iter(found.values()))[0].complete
     order = np.argsort(-complete)[:60]
-    bars = {"Exact": complete, **{label: outcomes[0].counts.sum(axis=0) for label, outcomes in found.items()}}
+    bars = {"Exact": complete, **{label: found[label][0].counts.sum(axis=0) for label in PRINTED}}
     for axes, (label, counts) in zip(grid.flat, bars.items(), strict=False):
         axes.bar(np.arange(order.size), counts[order] / max(counts.sum(), 1), color=COLOURS.get(label, "#333333"))
         axes.set(
@@ -70,13 +75,30 @@ def over_time(path: Path, title: str, found: Mapping[str, Outcome]) -> None:
         shares, js = one.shares(), one.divergences()
         _line(axes[0], label, x, shares)
         _line(axes[1], label, x, js)
-        if label in QUALITY:
+        if label.removesuffix(OURS) in QUALITY:
             _line(axes[2], label, x, js)
         _line(axes[3], label, shares, js)
     axes[0].set(title="quantity over time", xlabel="rows arrived, %", ylabel="results, %")
     axes[1].set(title="JS divergence over time", xlabel="rows arrived, %", yscale="log")
     axes[2].set(title="RAJ and RAJHash alone", xlabel="rows arrived, %")
     axes[3].set(title="quantity against quality", xlabel="results, %", ylabel="JS divergence", yscale="log")
-    axes[0].legend(fontsize=8)
+    axes[0].legend(fontsize=7)
     figure.suptitle(f"{title}, 10 % memory")
+    _save(figure, path)
+
+
+def options(path: Path, parts: Sequence[int], rows: Sequence[Sequence[str]]) -> None:
+    """Divergence and rows looked at by the number of partitions."""
+    figure, axes = plt.subplots(1, 4, figsize=(15, 3.6), layout="constrained")
+    for at, label in enumerate(("ProbHash", "RAJHash")):
+        lines = rows[at * len(parts) : (at + 1) * len(parts)]
+        for task in range(2):
+            for what in range(2):
+                values = [float(line[2 + 3 * task + what].replace(",", "")) for line in lines]
+                _line(axes[2 * task + what], label, parts, values)
+    for axis, title in zip(
+        axes, ("zipf: divergence", "zipf: looked at", "weather: divergence", "weather: looked at"), strict=True
+    ):
+        axis.set(title=title, xlabel="partitions of each stream", xscale="log", yscale="log")
+    axes[0].legend(fontsize=8)
     _save(figure, path)

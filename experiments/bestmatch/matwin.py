@@ -1,6 +1,6 @@
-"""The paper's own algorithms, as it describes them: nested loops, and MatWin with its windows on disk.
+"""The paper's algorithms as printed, nested loops and MatWin with its windows on disk, and improved ones beside them.
 
-Both read their rows from pages and count every access.  Dominance is that of Dovetail: equally good pairs all stay.
+All read their rows from pages and count every access.  Dominance is that of Dovetail: equally good pairs all stay.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def update(R, S, eps, rows, others, count, ids, costs):
                 else:
                     at += 1
             if not beaten:
+                assert count[r] < ROOM
                 ids[r, count[r]] = s
                 costs[r, count[r]] = cost
                 count[r] += 1
@@ -61,8 +62,29 @@ def update(R, S, eps, rows, others, count, ids, costs):
 
 
 @njit(cache=True)
+def beaten_by_all(R, S, eps, rows, others, rivals, dominated):
+    """Lines 4 to 8 of Algorithm 1 for pages, as printed: every pair meets every rival, whatever is known of it."""
+    axes = R.shape[1]
+    for a in range(rows.size):
+        for b in range(others.size):
+            for rival in rivals:
+                worse, near = False, True
+                for c in range(axes):
+                    mine = abs(R[rows[a], c] - S[others[b], c])
+                    theirs = abs(R[rows[a], c] - S[rival, c])
+                    if theirs > eps or theirs > mine:
+                        near = False
+                        break
+                    if theirs < mine:
+                        worse = True
+                if near and worse:
+                    dominated[a, b] = True
+    return rows.size * others.size * rivals.size
+
+
+@njit(cache=True)
 def beaten_in(R, S, eps, rows, others, rivals, dominated):
-    """Lines 4 to 8 of Algorithm 1 for pages: mark pairs (row, other) that a pair (row, rival) beats."""
+    """The same, improved: a pair that is beaten, or too far apart, meets no further rival."""
     axes = R.shape[1]
     compared = 0
     for a in range(rows.size):
@@ -122,14 +144,18 @@ class Run:
     accesses: int = 0
     comparisons: int = 0
     results: int = 0
+    rows_on_pages: int = 0
+    pages: int = 0
+    """Both added up over all moves: how full pages are."""
     propagated: list[tuple[float, int, int]] = field(default_factory=list)
     pairs: set[tuple[int, int]] = field(default_factory=set)
 
 
-def nested_loops(R: np.ndarray, S: np.ndarray, eps: float, *, page_rows: int = 50) -> Run:
+def nested_loops(R: np.ndarray, S: np.ndarray, eps: float, *, improved: bool = False, page_rows: int = 50) -> Run:
     """Algorithm 1 with the maximum distances, over pages: for each page of R and of S, every page of S again."""
     disk, run = Disk(R.shape[1]), Run()
-    began = time.perf_counter()
+    compare = beaten_in if improved else beaten_by_all
+    began = time.process_time()
     pages = [
         [disk.write(np.arange(a, min(a + page_rows, len(side))), side) for a in range(0, len(side), page_rows)]
         for side in (R, S)
@@ -141,10 +167,10 @@ def nested_loops(R: np.ndarray, S: np.ndarray, eps: float, *, page_rows: int = 5
             distance = np.abs(R[rows][:, None, :] - S[others][None, :, :])
             dominated = (distance > eps).any(axis=2)
             for rival in pages[1]:
-                run.comparisons += beaten_in(R, S, eps, rows, others, disk.read(rival), dominated)
+                run.comparisons += compare(R, S, eps, rows, others, disk.read(rival), dominated)
             a, b = np.nonzero(~dominated)
             run.pairs.update(zip(rows[a].tolist(), others[b].tolist(), strict=True))
-    run.seconds, run.accesses, run.results = time.perf_counter() - began, disk.accesses, len(run.pairs)
+    run.seconds, run.accesses, run.results = time.process_time() - began, disk.accesses, len(run.pairs)
     disk.close()
     return run
 
@@ -152,7 +178,11 @@ def nested_loops(R: np.ndarray, S: np.ndarray, eps: float, *, page_rows: int = 5
 class Window:
     """A data window on disk, in the order of arrival or in epsilon-grid order, by either materialisation."""
 
-    def __init__(self, values: np.ndarray, eps: float, disk: Disk, *, grid: bool, ego: bool, page_rows: int) -> None:
+    def __init__(
+        self, values: np.ndarray, eps: float, disk: Disk, *, grid: bool, ego: bool, runs: int, page_rows: int
+    ) -> None:
+        """`runs` is the number of pages of a run of the standard materialisation, 0 to keep new rows in memory."""
+        self._runs = runs
         self._values, self._disk, self._page_rows = values, disk, page_rows
         self._grid, self._ego = grid, ego
         self._cells = np.floor(values / eps).astype(np.int64)
@@ -168,35 +198,56 @@ class Window:
         values = self._values
         if self._grid:
             self._into_cells(new, low)
-        elif new.size or (self.ids.size and values[self.ids, 0].min() < low):
-            old = [self._disk.read(page) for page, *_ in self.pages]
-            kept = np.concatenate([*old, new]) if old else new
-            kept = kept[values[kept, 0] >= low]
-            if self._ego:
-                kept = kept[np.argsort(self._rank[kept], kind="stable")]
-            self.pages = []
-            for begin in range(0, kept.size, self._page_rows):
-                some = kept[begin : begin + self._page_rows]
-                page = self._disk.write(some, values)
-                fresh = bool(new.size and (some >= new[0]).any())
-                self.pages.append((page, self._cells[some[0]], self._cells[some[-1]], fresh))
+        elif new.size:
+            self._merged(new, low)
         else:
+            # Without a run there is nothing to merge; rows below the window go with the next one.
             self.pages = [(page, first, last, False) for page, first, last, _ in self.pages]
         self.ids = np.concatenate([self.ids, new])
         self.ids = self.ids[values[self.ids, 0] >= low]
 
-    def _into_cells(self, new: np.ndarray, low: float) -> None:
-        touched = set()
-        for row in new:
-            listed = self._lists.setdefault(tuple(self._cells[row].tolist()), [])
-            if listed and listed[-1][1] < self._page_rows:
-                page, size, _ = listed[-1]
-                ids = np.concatenate([self._disk.read(page), [row]])
-                self._disk.write(ids, self._values, page)
-                listed[-1] = [page, size + 1, row]
+    def _merged(self, new: np.ndarray, low: float) -> None:
+        """Standard materialisation (3.3.3): sorted runs are written, and merged with the window into a new one."""
+        values, size = self._values, self._page_rows
+        parts = [self._disk.read(page) for page, *_ in self.pages]
+        for begin in range(0, new.size, max(self._runs, 1) * size):
+            run = self._sorted(new[begin : begin + max(self._runs, 1) * size])
+            if self._runs:
+                pages = [self._disk.write(run[at : at + size], values) for at in range(0, run.size, size)]
+                parts += [self._disk.read(page) for page in pages]
             else:
-                listed.append([self._disk.write(np.array([row]), self._values), 1, row])
-            touched.add(listed[-1][0])
+                parts.append(run)
+        kept = np.concatenate(parts)
+        kept = self._sorted(kept[values[kept, 0] >= low])
+        self.pages = []
+        for begin in range(0, kept.size, size):
+            some = kept[begin : begin + size]
+            page = self._disk.write(some, values)
+            self.pages.append((page, self._cells[some[0]], self._cells[some[-1]], bool((some >= new[0]).any())))
+
+    def _sorted(self, ids: np.ndarray) -> np.ndarray:
+        return ids[np.argsort(self._rank[ids], kind="stable")] if self._ego else ids
+
+    def _into_cells(self, new: np.ndarray, low: float) -> None:
+        """Grid materialisation: the last page of each cell that has new rows is read and written, once for a move."""
+        touched = set()
+        size = self._page_rows
+        cells: dict[tuple[int, ...], list[int]] = {}
+        for row in new.tolist():
+            cells.setdefault(tuple(self._cells[row].tolist()), []).append(row)
+        for cell, rows in cells.items():
+            listed = self._lists.setdefault(cell, [])
+            if listed and listed[-1][1] < size:
+                page, held, _ = listed.pop()
+                some, rows = rows[: size - held], rows[size - held :]
+                self._disk.write(np.concatenate([self._disk.read(page), some]), self._values, page)
+                listed.append([page, held + len(some), some[-1]])
+                touched.add(page)
+            for begin in range(0, len(rows), size):
+                some = rows[begin : begin + size]
+                page = self._disk.write(np.array(some), self._values)
+                listed.append([page, len(some), some[-1]])
+                touched.add(page)
         for cell in list(self._lists):
             # The last row of a page is its youngest: once it is below the window, all are.
             self._lists[cell] = [entry for entry in self._lists[cell] if self._values[entry[2], 0] >= low]
@@ -210,14 +261,27 @@ class Window:
 
 
 def matwin(
-    R: np.ndarray, S: np.ndarray, eps: float, *, grid: bool, ego: bool, page_rows: int = 50, buffers: int = 8
+    R: np.ndarray,
+    S: np.ndarray,
+    eps: float,
+    *,
+    grid: bool,
+    ego: bool,
+    improved: bool = False,
+    page_rows: int = 50,
+    buffers: int = 8,
 ) -> Run:
-    """Algorithm 2 over two inputs in the order of their first column."""
+    """Algorithm 2 over two inputs in the order of their first column.
+
+    Each input has half of the buffers, and one of these is left free for the merge (Algorithm 3).  `improved` writes no
+    runs.
+    """
     disk, run = Disk(R.shape[1]), Run()
-    windows = [Window(side, eps, disk, grid=grid, ego=ego, page_rows=page_rows) for side in (R, S)]
+    runs = 0 if improved else buffers // 2 - 1
+    windows = [Window(side, eps, disk, grid=grid, ego=ego, runs=runs, page_rows=page_rows) for side in (R, S)]
     count = np.zeros(len(R), dtype=np.int64)
     ids, costs = np.zeros((len(R), ROOM), dtype=np.int64), np.zeros((len(R), ROOM, R.shape[1]))
-    began = time.perf_counter()
+    began = time.process_time()
     next_r = next_s = out = 0
     low = max(0.0, R[0, 0] - eps)
     while next_r < len(R) or windows[0].ids.size:
@@ -233,6 +297,9 @@ def matwin(
         next_r, next_s = more_r, max(next_s, more_s)
         windows[0].move(low, new_r)
         windows[1].move(low, new_s)
+        for window in windows:
+            run.pages += len(window.pages)
+            run.rows_on_pages += window.ids.size
         if new_r.size or new_s.size:
             for left, right in _page_pairs(windows[0], windows[1], disk, ego=ego, buffers=buffers):
                 # Rows are numbered in the order of their arrival, so the new ones are the last.
@@ -253,13 +320,13 @@ def matwin(
         for row in range(out, done):
             run.pairs.update((row, int(other)) for other in ids[row, : count[row]])
         if done > out:
-            run.propagated.append((time.perf_counter() - began, disk.accesses, len(run.pairs)))
+            run.propagated.append((time.process_time() - began, disk.accesses, len(run.pairs)))
             out = done
         if not bounds:
             break
         windows[0].ids = windows[0].ids[windows[0].ids >= out]
         low = max(new_low, low)
-    run.seconds, run.accesses, run.results = time.perf_counter() - began, disk.accesses, len(run.pairs)
+    run.seconds, run.accesses, run.results = time.process_time() - began, disk.accesses, len(run.pairs)
     disk.close()
     return run
 

@@ -33,14 +33,22 @@ class Variant:
     purge: int = 1
 
 
-NLW = Variant("NLW-join", "nested")
+FLAT = ", flat"
+"""The nested loop of section 3.1, without the pipeline's buffers of intermediate results (3.1.1)."""
+
+NLW = Variant("NLW-join", "pipeline")
+NLW_FLAT = Variant(f"NLW-join{FLAT}", "nested")
 HW = Variant("HW-join", "hash")
 MW = Variant("MW-join", "merge")
-RIPPLE = Variant("ripple join", "nested", purge=PURGE)
+RIPPLE = Variant("ripple join", "pipeline", purge=PURGE)
+RIPPLE_FLAT = Variant(f"ripple join{FLAT}", "nested", purge=PURGE)
 XJOIN = Variant("XJoin", "hash", purge=PURGE)
 GCA = Variant("GCA", "merge", "global")
 LCA = Variant("LCA", "merge", "local")
-PATH = Variant("NLW-join along the path", "nested", "path")
+GCA_NLW = Variant("GCA with NLW-join", "pipeline", "global")
+LCA_NLW = Variant("LCA with NLW-join", "pipeline", "local")
+PATH = Variant("NLW-join along the path", "pipeline", "path")
+PATH_FLAT = Variant(f"NLW-join along the path{FLAT}", "nested", "path")
 
 
 @dataclass(frozen=True)
@@ -115,12 +123,19 @@ def series(
 
 
 def both_ways(
-    streams: Streams, windows: np.ndarray, rows: int, order: str, *, runs: int, tick: Callable[[], None]
+    variant: Variant,
+    streams: Streams,
+    windows: np.ndarray,
+    rows: int,
+    order: str,
+    *,
+    runs: int,
+    tick: Callable[[], None],
 ) -> Series:
     """Section 5.2.1's modified nested loop on a path: one query for each way, their times added."""
-    parts = [series(PATH, streams, way, rows, order, runs=runs, tick=tick) for way in windows]
+    parts = [series(variant, streams, way, rows, order, runs=runs, tick=tick) for way in windows]
     return Series(
-        PATH.label,
+        variant.label,
         order,
         sum(part.service for part in parts),
         sum(part.compared for part in parts),

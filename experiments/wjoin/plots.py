@@ -22,6 +22,11 @@ COLOURS = {
     "GCA": "#2c6fbb",
     "LCA": "#c0392b",
     "NLW-join along the path": "#2c6fbb",
+    "GCA with NLW-join": "#7fa8d8",
+    "LCA with NLW-join": "#e08a7f",
+    "NLW-join, flat": "#7fa8d8",
+    "ripple join, flat": "#d9c3a0",
+    "NLW-join along the path, flat": "#7fa8d8",
 }
 plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 130})
 

@@ -100,6 +100,7 @@ def test_raj_hash_holds_every_row_of_a_stratum_with_the_chance_it_claims(order):
     assert rate.max() / rate.min() < 1.35
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("policy", ["raj", "raj_hash"])
 def test_weights_are_inverse_chances_of_every_pair(policy):
     rows, memory, seeds = 40, 24, 3000

@@ -73,6 +73,21 @@ def test_a_stream_is_ordered_by_what_carries_a_watermark():
     assert "punctuation in the other stream has passed its last candidate" in marked.text()
 
 
+def test_a_lateness_counts_in_the_unit_of_its_criterion():
+    plan = planned(X5, T10, streams="RS", stream=StreamOptions(lateness=2.5))
+    assert (plan.spec.order, plan.spec.disorder, plan.spec.lateness, plan.cells) == (0, "value", 2.5, 1)
+    assert "the largest value of the other stream, less its lateness, has passed its last candidate" in plan.text()
+    assert plan.identity()["order of the streams"] == "value, at most 2.5 behind"
+    timed = planned(X5, T10, streams="RS", stream=StreamOptions(order="t", lateness="3 seconds"))
+    assert (timed.spec.order, timed.spec.lateness) == (1, 3_000_000)
+    for given, order in (("3 seconds", None), (3, "t")):
+        with pytest.raises(ArgumentError, match=r"the column holds .*lateness="):
+            planned(X5, T10, streams="RS", stream=StreamOptions(order=order, lateness=given))
+    grid = planned(X5, T10, streams="RS", stream=StreamOptions(lateness="grid"))
+    assert (grid.spec.disorder, grid.cells) == ("grid", 1)
+    assert "the cell that the other stream has come to" in grid.text()
+
+
 def test_the_same_call_on_static_inputs_has_no_order():
     plan = planned(X5, T10, stream=StreamOptions(read_ahead=3))
     assert (plan.spec.order, plan.spec.disorder) == (None, None)
@@ -179,6 +194,12 @@ def test_streams_say_what_they_take():
     for arguments in (
         {"read_ahead": 0},
         {"read_ahead": 2, "punctuation": "p"},
+        {"read_ahead": 2, "lateness": 5},
+        {"lateness": "grid", "punctuation": "p"},
+        {"lateness": -1},
+        {"lateness": True},
+        {"lateness": [5]},
+        {"max_age": 5, "time": "t", "lateness": 5},
         {"every": 5},
         {"max_age": 5, "time": "t", "order": "t"},
         {"max_age": 5},

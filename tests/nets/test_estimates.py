@@ -60,6 +60,7 @@ def test_so_do_intervals_of_a_sample_of_the_results(order, policy, calls):
     check(Setting(order, policy, rows=600, memory=memory, values=50, calls=calls, results=600), 500)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("policy", ["raj", "raj_hash"])
 def test_a_few_seeds_of_every_order(order, policy):
@@ -89,6 +90,7 @@ def streamed(spark, setting: Setting, place):
     return frames
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("order", "calls"), [("sorted", 1), ("clustered", 1), ("one side first", 2)])
 def test_the_public_call_gives_the_simulated_figures(spark, tmp_path, order, calls):
     # With one cell and one stratum the sample depends on nothing but the seed and the order of arrival.

@@ -16,6 +16,7 @@ from dovetail.families.window.paper.inputs import Condition, Side
 
 LOWEST, HIGHEST = np.iinfo(np.int64).min, np.iinfo(np.int64).max
 WAYS = [(algorithm, approach) for algorithm in ALGORITHMS for approach in ("global", "local")] + [
+    ("pipeline", "path"),
     ("nested", "path"),
     ("hash", "path"),
 ]
@@ -252,7 +253,9 @@ def test_local_windows_compare_less_than_global_ones():
         )
         assert narrow["results"] == wide["results"] > 0
         assert narrow["comparisons"] < wide["comparisons"]
-        assert 0 < narrow["refused"] < wide["refused"]
+        assert narrow["refused"] < wide["refused"]
+        # Along the pipeline no filter of this join is wider than its window.
+        assert (narrow["refused"] == 0) == (algorithm == "pipeline")
 
 
 def test_one_window_needs_no_refinement():
@@ -281,14 +284,46 @@ def test_old_rows_leave_and_comparisons_stay_few():
 
 
 def test_rarely_probed_buckets_lose_their_old_rows():
-    """Keys that never come again: no probe meets their buckets, and the hand still empties them."""
+    """Keys that never come again: no probe meets their buckets, and the oldest rows leave all the same."""
     rows = 40_000
     sides = [Side(np.arange(rows), np.arange(rows) * 2 + side) for side in (0, 1)]
     order = np.tile(np.array([0, 1], dtype=np.int32), rows)
     live = Operator("hash", "global", sides, [], same(10), order, numbers([0, 0]), live=True)
     live.advance()
     assert live.counters["results"] == 0
-    assert live.buffered < 20_000
+    assert live.buffered < 200
+
+
+def test_the_pipeline_keeps_what_the_first_inputs_have_in_common():
+    """Figure 4: a row of the last input meets the m-tuples, not the rows, of the others."""
+    sides = [Side(np.arange(50), np.full(50, 1 if i < 2 else 2)) for i in range(3)]
+    order = np.concatenate([np.repeat([0, 1], 50), np.full(50, 2)]).astype(np.int32)
+    counted = {}
+    for algorithm in ("pipeline", "nested"):
+        live = Operator(algorithm, "global", sides, [], same(1000, 3), order, numbers([0, 0, 0]), live=True)
+        live.advance(100)
+        before, filled = live.counters["comparisons"], live.buffered
+        live.advance(50)
+        counted[algorithm] = live.counters["comparisons"] - before, filled
+    # All 2,500 pairs of the first two wait, and each row of the third is tested with each: time, then value.
+    assert counted["pipeline"] == (50 * 2500 * 2, 50 + 50 + 2500)
+    # Without them it meets the 50 rows of the first, none of which has its value.
+    assert counted["nested"] == (50 * 50 * 2, 50 + 50)
+
+
+def test_m_tuples_leave_when_their_period_is_over():
+    """The mended removal: what lies ahead of a slow input stays, what lies behind it goes."""
+    sides = [Side(numbers([10, 11]), numbers([0, 0])), Side(numbers([12]), numbers([0])),
+             Side(numbers([3, 14, 30]), numbers([0, 0, 0]))]  # fmt: skip
+    order = np.array([0, 0, 1, 2, 2, 2], dtype=np.int32)
+    live = Operator("pipeline", "global", sides, [], same(5, 3), order, numbers([0, 0, 0]), live=True)
+    live.advance(4)
+    assert (live.counters["results"], live.counters["evicted"], live.buffered) == (0, 0, 2 + 1 + 2 + 1)
+    live.advance(1)
+    assert live.counters["results"] == 2
+    assert sorted(zip(*[rows.tolist() for rows in live.matches()], strict=True)) == [(0, 0, 1), (1, 0, 1)]
+    live.advance(1)
+    assert live.counters["evicted"] == 2, "both m-tuples of the first two inputs end before 30"
 
 
 def test_merge_passes_by_where_an_input_is_silent():

@@ -89,7 +89,7 @@ def test_dense_batches(how, seed, monkeypatch):
 
 PUBLISHED = [
     (algorithm, approach)
-    for algorithm in ("nested", "hash", "merge")
+    for algorithm in ("pipeline", "nested", "hash", "merge")
     for approach in ("global", "local", "path")
     if (algorithm, approach) != ("merge", "path")
 ]

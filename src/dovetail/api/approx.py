@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from dovetail.api.arguments import APPROX, takes_inputs
 from dovetail.conditions.limits import memory_limit
 from dovetail.conditions.predicates import parse
-from dovetail.families.approx.spec import Allocation, Options, Policy
+from dovetail.families.approx.spec import Allocation, Options, Policy, Ties
 from dovetail.plan.approx import plan_approx
 from dovetail.plan.estimates import plan_estimates
 
@@ -27,6 +27,8 @@ def approx_join(
     seed: int | None = None,
     allocation: Allocation = "fixed",
     strata: int | None = None,
+    discard: int = 1,
+    ties: Ties = "random",
     partitions: int | None = None,
     balance: bool = True,
     detail: bool = True,
@@ -63,16 +65,25 @@ def approx_join(
         ``arrpj``
             the rows of values that have produced the most results;
         ``exact``
-            every row; the query fails if they exceed `memory`.
+            every row; the query fails if they exceed `memory`;
+        ``raj_printed``, ``raj_hash_printed``, ``prob_printed``, ``prob_hash_printed``
+            the same four as the paper prints them, to compare with: two inputs, memory in rows, no weights.  With
+            ``partitions=1`` the whole join is one run of the paper's algorithm.
     seed : int, optional
         Makes the choices reproducible; without it they are random.  A restarted stream continues with the seed that it
         started with.
     allocation : str, optional
-        For ``prob``: ``fixed`` (default) gives both inputs the same part of the memory, ``variable`` lets them compete
-        for all of it.
+        For ``prob`` and ``prob_printed``: ``fixed`` (default) gives both inputs the same part of the memory,
+        ``variable`` lets them compete for all of it.
     strata : int, optional
         For ``raj_hash``: into how many strata, at most, the hash divides the join values of a partition (default:
-        1024).
+        1024).  For ``raj_hash_printed`` the number of sub-reservoirs, for ``prob_hash_printed`` that of queues, of each
+        input (default: 64).
+    discard : int, optional
+        For ``prob_printed`` and ``prob_hash_printed``: how many rows leave whenever memory is full (default: 1).
+    ties : str, optional
+        For ``prob_printed`` and ``prob_hash_printed``: which of the rows with the least priority leaves first, any one
+        (``random``, default) or the ``oldest``.
     partitions : int, optional
         Into how many independent parts the join is divided (default: 16, or fewer if memory is small).  Each has its
         part of the memory.
@@ -131,6 +142,8 @@ def approx_join(
         allocation=allocation,
         seed=secrets.randbits(63) if seed is None else seed,
         strata=strata,
+        discard=discard,
+        ties=ties,
         partitions=partitions,
         balance=balance,
         detail=detail,

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from dovetail.api.arguments import BESTMATCH, takes_inputs
-from dovetail.conditions.criteria import Closest, Criterion, Extreme, Overlap, Prefer, Youngest
+from dovetail.conditions.criteria import Closest, Criterion, Extreme, Overlap, Prefer, Within, Youngest
 from dovetail.conditions.durations import duration
 from dovetail.conditions.join_kind import Spelling, read_how
 from dovetail.conditions.limits import memory_limit
@@ -30,6 +30,7 @@ def bestmatch_join(
     order: str | None = None,
     read_ahead: int | None = None,
     punctuation: str | None = None,
+    lateness: Within | None = None,
     max_age: str | timedelta | None = None,
     time: str | None = None,
     every: str | timedelta | None = None,
@@ -65,6 +66,10 @@ def bestmatch_join(
     punctuation : str, optional
         For streams without a watermark: a column in which a value promises that no smaller one comes after it, on a row
         of its own or on any other.
+    lateness : int, float, decimal.Decimal, str or datetime.timedelta, optional
+        For streams without a watermark, on any column with distances: no row lies further than this behind the largest
+        value of its stream so far.  ``"grid"`` for streams in epsilon-grid order: those of one cell of the ordering
+        criterion, ``within`` wide and counted from 0 (1970 for times), before those of the next, in any order within.
     max_age : str or datetime.timedelta, optional
         Only rows of that age or younger take part, by the column `time`.  The join is evaluated at every time at which
         a row of either input arrives, and the result has that time in the column ``_time``.
@@ -144,6 +149,7 @@ def bestmatch_join(
         None if max_age is None else duration(max_age, argument="max_age"),
         time,
         None if every is None else duration(every, argument="every"),
+        lateness,
     )
     if not isinstance(sample, bool):
         raise ArgumentError(f"sample={sample!r}", accepted="True or False")

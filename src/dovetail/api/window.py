@@ -64,7 +64,8 @@ def window_join(
         or none, completes it).  In a stream a row without a match, and a match that lacks an input, come out once their
         windows have closed.
     algorithm : str, default "auto"
-        ``auto``, or one of the published algorithms: ``nested``, ``hash``, ``merge``.  All give the same result.
+        ``auto``, or one of the published algorithms: ``pipeline`` (the nested loop as printed), ``nested`` (without
+        intermediate results), ``hash``, ``merge``.  All give the same result.
     approach : str, default "local"
         How a published algorithm handles windows that differ: ``global``, ``local`` or ``path``.
     lateness : str, timedelta, int or dict, optional

@@ -15,12 +15,14 @@ from dovetail.families.approx.encode import least_bytes
 from dovetail.families.approx.spec import (
     FEWEST_RETURNED,
     GREEDY,
+    PRINTED,
     ROW_BYTES,
-    STRATA,
     ApproxSpec,
     Edge,
     Options,
     cell_count,
+    default_strata,
+    in_parts,
 )
 from dovetail.plan.theta import Facts
 
@@ -37,6 +39,10 @@ _KEEPS = {
     "arrpj": "the rows of join values with the most results for each row held",
     "raj": "a uniform sample of every input",
     "raj_hash": "a uniform sample of every stratum of every input, and never none of it",
+    "prob_printed": "as printed in the paper: the rows whose join value the other input had brought most often by then",
+    "prob_hash_printed": "as prob_printed, in queues by the hash of the join value",
+    "raj_printed": "as printed in the paper, Algorithm 1: a reservoir of each input",
+    "raj_hash_printed": "as printed in the paper, Algorithm 2: sub-reservoirs of sizes that hardly change once full",
 }
 
 
@@ -68,7 +74,7 @@ class ApproxPlan:
         rows = [
             ("inputs", ", ".join(self.inputs)),
             ("memory", "unlimited" if options.memory is None else f"{options.memory}, {self._shares()}"),
-            ("keeps", _KEEPS[options.policy]),
+            ("keeps", _KEEPS[options.policy] + self._parts()),
             ("random", f"seed {options.seed}"),
             ("output", self._output()),
             ("meets", self._meets()),
@@ -83,7 +89,7 @@ class ApproxPlan:
     def identity(self) -> dict[str, str]:
         """What a stream may not change between two runs on one checkpoint; the first seed goes on in any case."""
         options = self.options
-        return {
+        joined = {
             "join": "an approximate join",
             "inputs": ", ".join(self.inputs),
             "condition": bare(self.predicate.sql),
@@ -93,12 +99,24 @@ class ApproxPlan:
             "number of strata": str(self.spec.strata),
             "number of cells": str(self.spec.cells),
         }
+        if options.policy in PRINTED:
+            # Checkpoints of the other policies know nothing of these.
+            joined |= {"discard": str(options.discard), "ties": options.ties}
+        return joined
 
     def _shares(self) -> str:
         if self.spec.cells == 1:
             return "all in one cell"
         how = "in proportion to their rows, which are counted first" if self.balanced else "in equal parts"
         return f"shared by {self.spec.cells} cells {how}"
+
+    def _parts(self) -> str:
+        """What a printed algorithm was told."""
+        options = self.options
+        said = [f"{self.spec.strata} parts of each input"] if in_parts(options.policy) else []
+        said += [f"{options.discard} at once leave when memory is full"] if options.discard > 1 else []
+        said += ["of equals the oldest leaves first"] if options.ties == "oldest" else []
+        return "".join(f"; {part}" for part in said)
 
     def _output(self) -> str:
         """How many results to expect: nobody has counted rows or join values yet, so it is told for one row."""
@@ -166,11 +184,13 @@ def plan_approx(
             memory=options.memory,
             allocation=options.allocation,
             seed=options.seed,
-            strata=options.strata or STRATA,
+            strata=options.strata or default_strata(options.policy),
             cells=cells,
             detail=options.detail,
             results=options.results,
             row_bytes=_expected_bytes(facts),
+            discard=options.discard,
+            ties=options.ties,
         ),
         partitions=min(cells, facts.shuffle_partitions),
     )
@@ -184,11 +204,11 @@ def _check_inputs(inputs: tuple[str, ...], facts: Facts, options: Options) -> No
             accepted="inputs that are all streams or all static",
             hint="a stream and a static table join in Spark without any state: stream.join(table, ...)",
         )
-    if len(inputs) > 2 and options.policy in GREEDY:
+    if len(inputs) > 2 and options.policy in (*GREEDY, *PRINTED):
         raise ArgumentError(
             f"policy={options.policy!r} with {len(inputs)} inputs",
             accepted="two inputs, or policy='raj_hash', 'raj' or 'exact'",
-            hint="with more inputs it is not clear whose arrivals a row should be kept for",
+            hint="with more inputs it is not clear whose arrivals a row should be kept for; the paper prints none",
         )
     for alias in inputs:
         if alias.casefold() == RESERVED:

@@ -9,12 +9,12 @@ import pyarrow as pa
 
 from dovetail.columns.layout import CHANGE, INSTANT
 from dovetail.conditions.comparison import Key
-from dovetail.conditions.criteria import Closest, Criterion, Prefer
+from dovetail.conditions.criteria import Closest, Criterion, Prefer, Within, closest
 from dovetail.conditions.names import bare
 from dovetail.errors import ArgumentError, UnboundedJoinError, UnsupportedTypeError, is_whole, listing
 from dovetail.families.bestmatch.router import SLICE, cut_axes
 from dovetail.families.bestmatch.spec import BestSpec, Disorder, Options
-from dovetail.plan.bestmatch_criteria import ColumnPair, CriterionFacts, Typed, typed
+from dovetail.plan.bestmatch_criteria import ColumnPair, CriterionFacts, Typed, distance, typed
 
 STREAM_CELLS = 16
 """Cells of a stream.  Stored state depends on the number, so it must not follow the session."""
@@ -36,6 +36,10 @@ class Facts:
     shuffle_partitions: int = 1
 
 
+GRID = "grid"
+"""In place of a lateness: the streams are in epsilon-grid order."""
+
+
 @dataclass(frozen=True)
 class StreamOptions:
     """What the user says about streams and time."""
@@ -46,6 +50,8 @@ class StreamOptions:
     max_age: int | None = None
     time: str | None = None
     every: int | None = None
+    lateness: Within | None = None
+    """How far behind the largest value so far a row may lie; `GRID` for epsilon-grid order."""
 
     def __post_init__(self) -> None:
         for name, value in (("order", self.order), ("punctuation", self.punctuation), ("time", self.time)):
@@ -54,13 +60,23 @@ class StreamOptions:
         ahead = self.read_ahead
         if ahead is not None and not is_whole(ahead):
             raise ArgumentError(f"read_ahead={ahead!r}", accepted="a whole number of rows, 1 for a stream in order")
-        if ahead is not None and self.punctuation is not None:
-            raise ArgumentError("read_ahead= together with punctuation=", accepted="one of the two")
+        if self.lateness is not None and self.lateness != GRID:
+            try:
+                closest("x", within=self.lateness)
+            except ArgumentError:
+                raise ArgumentError(
+                    f"lateness={self.lateness!r}",
+                    accepted=f"a number, a length of time such as '10 minutes', or {GRID!r}",
+                ) from None
+        promises = {"read_ahead": ahead, "punctuation": self.punctuation, "lateness": self.lateness}
+        told = [name for name, value in promises.items() if value is not None]
+        if len(told) > 1:
+            raise ArgumentError(" together with ".join(f"{name}=" for name in told), accepted="one of them")
         if self.every is not None and self.max_age is None:
             raise ArgumentError("every= without max_age=", accepted="every= together with max_age=")
-        if self.max_age is not None and (ahead is not None or self.punctuation is not None or self.order is not None):
+        if self.max_age is not None and (told or self.order is not None):
             raise ArgumentError(
-                "max_age= together with order=, read_ahead= or punctuation=",
+                "max_age= together with order=, read_ahead=, lateness= or punctuation=",
                 accepted="max_age= with time= only: the watermark says when an instant is over",
             )
         if (self.max_age is None) != (self.time is None):
@@ -95,7 +111,7 @@ class BestPlan:
 
     def _parallel(self) -> bool:
         spec = self.spec
-        if spec.disorder in ("ahead", "marks"):
+        if spec.disorder not in ("watermark", None):
             return False  # the order of arrival counts, and one task has to see all of it
         # Copies of a row have no numbers of their own, by which a full join recognises pairs that have left.
         return bool(spec.by) or (spec.max_age is None and len(spec.answers) == 1 and bool(cut_axes(spec)))
@@ -136,6 +152,8 @@ class BestPlan:
         spec = self.spec
         if spec.max_age is not None:
             return f"rows up to {spec.max_age} microseconds old, every {spec.every}"
+        if spec.disorder == "value":
+            return f"value, at most {spec.lateness} behind"
         return f"{spec.disorder}{f' of {spec.ahead} rows' if spec.disorder == 'ahead' else ''}"
 
     def _kernel(self) -> str:
@@ -173,6 +191,8 @@ class BestPlan:
         if self.spec.global_best:
             return f"inserts and retractions in the column {CHANGE}, as soon as the rows have arrived"
         passed = {"watermark": "the watermark has", "ahead": f"{self.spec.ahead} row(s) of the other stream have",
+                  "value": "the largest value of the other stream, less its lateness, has",
+                  "grid": "the cell that the other stream has come to has",
                   "marks": "punctuation in the other stream has"}[self.spec.disorder or "watermark"]  # fmt: skip
         return f"best pairs of a row, once {passed} passed its last candidate; final"
 
@@ -230,6 +250,7 @@ def plan_bestmatch(
         order=order,
         disorder=disorder,
         ahead=stream.read_ahead or 1,
+        lateness=_lateness(typed_criteria, compiled, order, facts, stream) if disorder == "value" else 0,
         max_age=stream.max_age,
         every=stream.every,
         memory=options.memory,
@@ -309,6 +330,20 @@ def _orders(criterion: Typed, column: str) -> bool:
     return isinstance(closest, Closest) and column in (closest.left, closest.right)
 
 
+def _lateness(
+    criteria: tuple[Typed, ...], compiled: tuple[Typed, ...], order: int | None, facts: Facts, stream: StreamOptions
+) -> int | float:
+    """How far behind rows may be, in the unit of the criterion that orders the streams."""
+    assert order is not None
+    assert stream.lateness is not None
+    ordering = compiled[order]
+    columns = facts.criteria[criteria.index(ordering)]
+    assert isinstance(ordering.criterion, Closest)
+    assert isinstance(columns, ColumnPair)
+    assert columns.common is not None
+    return distance(ordering.criterion, stream.lateness, columns.common, "lateness")
+
+
 def _no_order(given: str) -> ArgumentError:
     return ArgumentError(
         f"order={given!r} is not the column of a criterion closest(..., within=...)",
@@ -336,6 +371,8 @@ def _order(compiled: tuple[Typed, ...], facts: Facts, stream: StreamOptions) -> 
         return next(iter(bounded)), "ahead"
     if stream.punctuation is not None:
         return next(iter(bounded)), "marks"
+    if stream.lateness is not None:
+        return next(iter(bounded)), "grid" if stream.lateness == GRID else "value"
     for at, criterion in bounded.items():
         if criterion.watermarked:
             assert criterion.types is not None
@@ -344,5 +381,6 @@ def _order(compiled: tuple[Typed, ...], facts: Facts, stream: StreamOptions) -> 
     raise UnboundedJoinError(
         f"nothing says how far the streams {listing(facts.streams)} have progressed on "
         f"{listing(str(criterion.criterion) for criterion in bounded.values())}",
-        accepted="a watermark on the columns in both streams, read_ahead= (1 for streams in order), or punctuation=",
+        accepted="a watermark on the columns in both streams, lateness=, read_ahead= (1 for streams in order) or "
+        "punctuation=",
     )

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Literal, TypeAlias
 
 from dovetail.conditions.comparison import Key, KeyType, Kind
-from dovetail.conditions.criteria import Closest, Criterion, Extreme, Overlap, Prefer, Youngest
+from dovetail.conditions.criteria import Closest, Criterion, Extreme, Overlap, Prefer, Within, Youngest
 from dovetail.conditions.distances import float_distance, whole_distance
 from dovetail.conditions.durations import duration
 from dovetail.conditions.sums import Sum
@@ -128,24 +128,26 @@ def _closest(criterion: Closest, pair: ColumnPair, common: KeyType) -> Typed:
 
 def _within(criterion: Closest, kind: KeyType) -> int | float | None:
     """A maximum distance in the unit of the codes, or as a float."""
-    within = criterion.within
-    if within is None:
-        return None
+    return None if criterion.within is None else distance(criterion, criterion.within, kind, "within")
+
+
+def distance(criterion: Closest, given: Within, kind: KeyType, argument: str) -> int | float:
+    """A distance in the unit of the codes of a criterion, or as a float."""
     if kind.micros is not None:
-        if isinstance(within, int | float | Decimal):
+        if isinstance(given, int | float | Decimal):
             raise ArgumentError(
-                f"{criterion}: the column holds times, and within={within!r} is a number",
-                accepted="a length of time, such as within='10 minutes'",
+                f"{criterion}: the column holds times, and {argument}={given!r} is a number",
+                accepted=f"a length of time, such as {argument}='10 minutes'",
             )
-        return duration(within, argument="within", zero=True) // kind.micros
-    if not isinstance(within, int | float | Decimal):
+        return duration(given, argument=argument, zero=True) // kind.micros
+    if not isinstance(given, int | float | Decimal):
         raise ArgumentError(
-            f"{criterion}: the column holds numbers, and within={within!r} is a length of time",
-            accepted="a number, such as within=100",
+            f"{criterion}: the column holds numbers, and {argument}={given!r} is a length of time",
+            accepted=f"a number, such as {argument}=100",
         )
     if kind.kind != "int":
-        return float_distance(within)
-    return whole_distance(within, kind.unit)
+        return float_distance(given)
+    return whole_distance(given, kind.unit)
 
 
 def _overlap(criterion: Overlap, pair: ColumnPair) -> Typed:

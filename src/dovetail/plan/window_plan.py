@@ -190,7 +190,7 @@ def _results(plan: WindowPlan) -> list[str]:
 def _kernel(plan: WindowPlan) -> str:
     spec = plan.spec
     if spec.options.algorithm != "auto":
-        names = {"nested": "nested loop", "hash": "hash", "merge": "merge"}
+        names = {"pipeline": "pipelined nested-loop", "nested": "nested loop", "hash": "hash", "merge": "merge"}
         return f"{names[spec.options.algorithm]} W-join, {spec.options.approach} windows, a row at a time"
     if spec.classes:
         return "index of time within key; the input with the fewest rows in its window is looked up first"

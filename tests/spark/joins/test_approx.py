@@ -44,7 +44,10 @@ def complete(sides):
     return set(zip(joined.id_r.tolist(), joined.id_s.tolist(), strict=True))
 
 
-@pytest.mark.parametrize("policy", ["raj_hash", "raj", "prob", "prob_hash", "arrpj"])
+@pytest.mark.in_turns
+@pytest.mark.parametrize(
+    "policy", ["raj_hash", "raj", "prob", "prob_hash", "arrpj", "raj_hash_printed", "prob_hash_printed"]
+)
 def test_a_sample_is_a_subset_without_duplicates_within_the_limit(sides, complete, policy):
     r, s = sides
     some = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=300, policy=policy, seed=4)
@@ -177,6 +180,7 @@ def test_quality_of_nothing_is_a_row(spark, sides):
     assert dt.quality(none, on="R.k", over="sampling.at").collect() == []
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("policy", ["raj_hash", "raj", "prob", "exact"])
 @pytest.mark.parametrize("partitions", [1, 5])
 def test_a_bound_on_what_comes_out(sides, complete, capsys, policy, partitions):
@@ -266,8 +270,8 @@ def sampled(spark, folders: dict[str, Path], policy: str, seed: int | None):
     return dt.approx_join(inputs, on="R.k = S.k", memory=300, policy=policy, seed=seed, partitions=2)
 
 
-def test_a_stream_that_is_stopped_and_started_again(spark, tmp_path):
-    policy = "raj_hash"
+@pytest.mark.parametrize("policy", ["raj_hash", "raj_hash_printed"])
+def test_a_stream_that_is_stopped_and_started_again(spark, tmp_path, policy):
     tables = {alias: rows_of(800, seed) for alias, seed in (("R", 5), ("S", 6))}
     whole, halves = tmp_path / "whole", tmp_path / "halves"
     folders = {}
@@ -292,6 +296,10 @@ def test_a_stream_that_is_stopped_and_started_again(spark, tmp_path):
     r, s = (table.to_pandas() for table in tables.values())
     joined = r.merge(s, on="k", suffixes=("_r", "_s"))
     assert set(found) <= set(zip(joined.id_r.tolist(), joined.id_s.tolist(), strict=True))
+    if policy == "raj_hash_printed":
+        with pytest.raises(ArgumentError, match="policy='raj_hash', 'raj' or 'exact'"):
+            dt.estimates(two)
+        return
     size = dt.estimates(two, confidence=0.9999).first().rows
     assert size.low <= len(joined) <= size.high
 

@@ -104,6 +104,7 @@ CASES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full"])
 @pytest.mark.parametrize("case", CASES)
 def test_batch(both, case, how):
@@ -194,7 +195,12 @@ def test_a_left_join_of_streams_with_watermarks(spark, tmp_path):
     assert second[-1]["held_rows"] <= 2
 
 
-@pytest.mark.parametrize("told", [{"read_ahead": 1}, {"punctuation": "t"}], ids=["read-ahead", "punctuation"])
+@pytest.mark.in_turns
+@pytest.mark.parametrize(
+    "told",
+    [{"read_ahead": 1}, {"punctuation": "t"}, {"lateness": "2 seconds"}],
+    ids=["read-ahead", "punctuation", "lateness"],
+)
 def test_an_inner_join_of_streams_in_order(spark, tmp_path, told):
     """In order, every row is a promise, and so is its time as a mark."""
     made = [[row for row in rows(6, 20) if row["t"]], [row for row in rows(7, 20) if row["t"]]]
@@ -235,6 +241,7 @@ def recent(made: list[list[dict]], how: str, by: tuple[str, ...], every: timedel
     return Counter((*(None if row is None else row["id"] for row in pair.values()), at) for at, pair in found)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("how", "by"), [("inner", ()), ("left", ("k",))])
 @pytest.mark.parametrize("every", [None, timedelta(seconds=4)])
 def test_the_answers_of_every_instant(spark, both, tmp_path, how, by, every):
@@ -312,7 +319,7 @@ def test_what_is_refused(spark, both, tmp_path):
         ({"on": [near], "max_age": "1 minute"}, ArgumentError, "time="),
         ({"on": [dt.least("R.x * S.x")], "how": "left", "unmatched": "keep"}, ArgumentError, "only Spark"),
         ({"on": [near], "read_ahead": 0}, ArgumentError, "read_ahead=0"),
-        ({"on": [near], "read_ahead": 1, "punctuation": "t"}, ArgumentError, "one of the two"),
+        ({"on": [near], "read_ahead": 1, "punctuation": "t"}, ArgumentError, "one of them"),
     ]
     for arguments, kind, words in refused:
         with pytest.raises(kind, match=words):

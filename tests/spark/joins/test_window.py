@@ -90,6 +90,7 @@ def test_three_inputs_with_a_path_and_a_condition_of_sparks_own(spark):
     assert counts["rows"] >= 100
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
 def test_hows_in_batch_and_in_a_stream_across_a_restart(spark, tmp_path, how):
     """The stream is stopped and started again after each file, and gives what the batch gives."""
@@ -136,6 +137,7 @@ def test_conditions_of_sparks_own_decide_what_has_no_match(spark, how):
     assert dt.metrics(joined)["results"] == sum(answer.values()) > 5
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("how", ["full", "semi"])
 def test_conditions_of_sparks_own_in_a_stream_across_a_restart(spark, tmp_path, how):
     """Two stateful operators, one after the other: the query is stopped and started again after each file."""
@@ -277,6 +279,7 @@ def test_a_condition_that_is_true_decides_nothing(spark):
     assert {(row.A.id, row.B and row.B.id) for row in kept.collect()} == {(1, 3), (2, None)}
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York", "Asia/Kathmandu"])
 def test_a_date_beside_timestamps_is_midnight_in_the_zone_of_the_session(spark, tmp_path, zone):
     """As Spark casts it, over a change of the clocks; in batch and in a stream."""

@@ -59,6 +59,8 @@ class Chains(NamedTuple):
     held: Index
     counts: Grid
     """Held rows by input and join value."""
+    mixed: Index
+    """One entry: 1 if a chain has rows of several join values."""
 
 
 class Strata(NamedTuple):
@@ -265,7 +267,7 @@ def probe(
     sides = chains.head.shape[0]
     s, bucket, h = rows.side[row], rows.bucket[row], rows.stratum[row]
     last = sides - 2
-    no_axes, scan = axes.point.size == 0, chains.head.shape[1] == 1
+    no_axes, scan = axes.point.size == 0, chains.mixed[0] == 1
     # Inputs are sampled independently, so the chances of a combination multiply.
     weight = 1.0
     for d in range(sides - 1):
@@ -287,7 +289,7 @@ def probe(
             if depth >= 0:
                 cursor[1 + depth] = chains.after[cursor[1 + depth]]
             continue
-        # A chain holds one join value, unless there is a single chain for all of them.
+        # A chain holds one join value, unless rows are looked for as the paper does.
         matches = not scan or rows.group[other] == rows.group[row]
         if matches and not no_axes:
             matches = _all_hold(row, other, rows, axes)

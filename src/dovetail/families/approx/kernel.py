@@ -24,9 +24,11 @@ from dovetail.families.approx.compiled import (
 from dovetail.families.approx.encode import axes_of, join_values, row_bytes
 from dovetail.families.approx.memory import Memory, divide_memory
 from dovetail.families.approx.output import Found
+from dovetail.families.approx.paper.compiled import Slots, run_printed
+from dovetail.families.approx.paper.slots import bucket_count, empty_slots, part_count, restore, stored
 from dovetail.families.approx.priorities import DONE, FULL, Queues, flush, restore_queues, run_queues
 from dovetail.families.approx.reservoirs import restore_reservoirs, run_reservoirs
-from dovetail.families.approx.spec import ALL_HELD, GREEDY, SLOT_BYTES, ApproxSpec
+from dovetail.families.approx.spec import ALL_HELD, GREEDY, PRINTED, SLOT_BYTES, ApproxSpec
 
 CHUNK = 1 << 16
 UNLIMITED = 1 << 62
@@ -147,21 +149,26 @@ class Call:
         ]
         draw = np.concatenate([draws(self._state.seed, self.cell, at, part) for at, part in enumerate(numbers)])
         strata = self._stratum_count()
+        printed, nothing = spec.policy in PRINTED, np.zeros(total, dtype=np.int64)
+        # As printed, a row looks through a whole reservoir or queue, or through one of its parts.
+        lists = part_count(spec) if printed else 1 if spec.scan else 1 + int(group.max(initial=0))
+        part = buckets_of(hashes, lists, _STRATUM_SALT) if printed and lists > 1 else nothing
         self.rows = Rows(
             side=side,
-            bucket=np.zeros(total, dtype=np.int64) if spec.scan else group,
+            bucket=part if printed or spec.scan else group,
             group=group,
-            stratum=buckets_of(hashes, strata, _STRATUM_SALT) if strata > 1 else np.zeros(total, dtype=np.int64),
+            stratum=buckets_of(hashes, strata, _STRATUM_SALT) if strata > 1 else nothing,
             draw=draw,
             cost=self._costs(total),
         )
         groups = 1 + int(group.max(initial=0))
         self.chains = Chains(
-            np.full((spec.sides, 1 if spec.scan else groups), -1, dtype=np.int64), np.full(total, -1, dtype=np.int32),
+            np.full((spec.sides, lists), -1, dtype=np.int64), np.full(total, -1, dtype=np.int32),
             np.full(total, -1, dtype=np.int32), np.zeros(total, dtype=np.int64),
-            np.zeros((spec.sides, groups), dtype=np.int64),
+            np.zeros((spec.sides, groups), dtype=np.int64), np.array([printed or spec.scan], dtype=np.int64),
         )  # fmt: skip
         self.queues: Queues | None = None
+        self.slots: Slots | None = None
         shape = (spec.sides, strata)
         self.strata = Strata(
             np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=np.int64), np.full(shape, -1, dtype=np.int64),
@@ -173,6 +180,8 @@ class Call:
         )
         if spec.policy in GREEDY:
             self._prepare_queues(hashes, held, numbers)
+        elif printed:
+            self._prepare_slots(part, numbers)
         else:
             if self._state.statistics is not None:
                 stored = self._state.statistics.reshape(shape)
@@ -234,6 +243,15 @@ class Call:
         arrived = np.concatenate(numbers)[held]
         restore_queues(held[np.argsort(arrived, kind="stable")], self.rows, self.chains, self.memory, self.queues)
 
+    def _prepare_slots(self, part: Index, numbers: list[Index]) -> None:
+        buckets = bucket_count(self.spec, self.budget)
+        self._numbers = numbers
+        self.memory.row_cost[:] = 1
+        self.slots = empty_slots(self.spec, self.rows, part, buckets_of(self.hashes, buckets, _QUEUE_SALT), buckets)
+        if self._state.statistics is not None:
+            line = self._state.statistics
+            restore(line, self.rows, self.chains, self.memory, self.slots, self.begin, numbers)
+
     def _keys(self, side: int) -> list[pa.Array[Any]]:
         table = self.inputs[side].table
         if table is None:
@@ -254,6 +272,9 @@ class Call:
             while (why := run_queues(*arguments)) == FULL:
                 flush(self.rows, self.chains, self.memory, self.queues)
             complete = why == DONE
+        elif self.slots is not None:
+            samples = self.spec.policy in ("raj_printed", "raj_hash_printed")
+            complete = run_printed(*common, self.slots, samples, self._cursor, self.out)
         else:
             complete = run_reservoirs(*common, self.heap, self.begin[:-1], self.sizes, self._cursor, self.out)
         self.comparisons += int(self.out.counts[1])
@@ -301,6 +322,11 @@ class Call:
         """New rows that were too large for any slot."""
         return int(self.memory.oversized.sum()) - self._oversized_before
 
+    @property
+    def in_strata(self) -> bool:
+        """Whether statistics are kept by stratum."""
+        return self.queues is None and self.slots is None
+
     def held_rows(self, side: int) -> Index:
         """1 for rows of an input that are held now, 0 for the others."""
         return self.chains.held[self.begin[side] : self.begin[side + 1]]
@@ -309,5 +335,7 @@ class Call:
         """What the policy knows of strata or queues, to be stored."""
         if self.queues is not None:
             return np.concatenate([self.queues.arrived.ravel(), self.queues.results])
+        if self.slots is not None:
+            return stored(self.slots, self.begin, self._numbers)
         # Negative where a stratum has one join value: what was stored before that was known has no sign.
         return np.where(self.strata.mixed == 1, self.strata.seen, -self.strata.seen).ravel()

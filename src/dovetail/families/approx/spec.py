@@ -10,11 +10,18 @@ from dovetail.conditions.comparison import Key, Kind, Step
 from dovetail.conditions.limits import MEMORY, Limit
 from dovetail.errors import MOST_PARTITIONS, ArgumentError, choice, is_whole
 
-Policy = Literal["exact", "prob", "prob_hash", "arrpj", "raj", "raj_hash"]
+Policy = Literal[
+    "exact", "prob", "prob_hash", "arrpj", "raj", "raj_hash",
+    "prob_printed", "prob_hash_printed", "raj_printed", "raj_hash_printed",
+]  # fmt: skip
 Allocation = Literal["fixed", "variable"]
+Ties = Literal["random", "oldest"]
 
-POLICIES: tuple[Policy, ...] = ("exact", "prob", "prob_hash", "arrpj", "raj", "raj_hash")
+PRINTED: tuple[Policy, ...] = ("prob_printed", "prob_hash_printed", "raj_printed", "raj_hash_printed")
+"""The paper's algorithms as printed.  They know two inputs, and memory in rows."""
+POLICIES: tuple[Policy, ...] = ("exact", "prob", "prob_hash", "arrpj", "raj", "raj_hash", *PRINTED)
 ALLOCATIONS: tuple[Allocation, ...] = ("fixed", "variable")
+TIES: tuple[Ties, ...] = ("random", "oldest")
 SAMPLING: tuple[Policy, ...] = ("exact", "raj", "raj_hash")
 """The policies under which the chance of every result is known, so that a sample represents the complete join."""
 GREEDY: tuple[Policy, ...] = ("prob", "prob_hash", "arrpj")
@@ -27,6 +34,8 @@ CELL_ROWS = 64
 """Rows of each input that a cell should at least hold: with less memory there are fewer cells."""
 
 STRATA = 1024
+PARTS = 64
+"""Sub-reservoirs and queues of a printed algorithm; the paper says nothing of how many it has."""
 SLOT_BYTES = 64
 """What a held row costs besides its own bytes, where memory is counted in bytes: its entries in chains and heaps."""
 ROW_BYTES = SLOT_BYTES + 16
@@ -61,16 +70,18 @@ class Options:
     balance: bool = True
     detail: bool = True
     results: int | None = None
+    discard: int = 1
+    ties: Ties = "random"
 
     def __post_init__(self) -> None:
         if self.policy not in POLICIES:
             raise choice("policy", self.policy, POLICIES)
         if self.allocation not in ALLOCATIONS:
             raise choice("allocation", self.allocation, ALLOCATIONS)
-        if self.allocation == "variable" and self.policy != "prob":
+        if self.allocation == "variable" and self.policy not in ("prob", "prob_printed"):
             raise ArgumentError(
                 f"allocation='variable' with policy={self.policy!r}",
-                accepted="policy='prob' with either allocation; the others decide it themselves",
+                accepted="policy='prob' or 'prob_printed' with either allocation; the others decide it themselves",
             )
         if self.memory is None and self.policy != "exact":
             raise ArgumentError("memory=None", accepted=MEMORY, hint="only policy='exact' may hold everything")
@@ -85,11 +96,32 @@ class Options:
             )
         if self.results is not None and not is_whole(self.results):
             raise ArgumentError(f"results={self.results!r}", accepted="a whole number of at least 1, or None for all")
-        if self.strata is not None and self.policy != "raj_hash":
-            raise ArgumentError(f"strata={self.strata} with policy={self.policy!r}", accepted="policy='raj_hash'")
+        if self.strata is not None and self.policy != "raj_hash" and not in_parts(self.policy):
+            raise ArgumentError(
+                f"strata={self.strata} with policy={self.policy!r}",
+                accepted="policy='raj_hash', 'raj_hash_printed' or 'prob_hash_printed'",
+            )
+        self._check_printed()
         for name, switch in (("balance", self.balance), ("detail", self.detail)):
             if not isinstance(switch, bool):
                 raise ArgumentError(f"{name}={switch!r}", accepted="True or False")
+
+    def _check_printed(self) -> None:
+        if self.policy in PRINTED and self.memory is not None and self.memory.unit != "rows":
+            raise ArgumentError(
+                f"memory={str(self.memory)!r} with policy={self.policy!r}",
+                accepted="a number of rows: the paper counts rows, whatever their width",
+                hint=f"policy={self.policy.removesuffix('_printed')!r} also counts bytes",
+            )
+        if self.ties not in TIES:
+            raise choice("ties", self.ties, TIES)
+        if not is_whole(self.discard):
+            raise ArgumentError(f"discard={self.discard!r}", accepted="a whole number of at least 1")
+        if (self.discard, self.ties) != (1, "random") and self.policy not in ("prob_printed", "prob_hash_printed"):
+            given = f"discard={self.discard}" if self.discard != 1 else f"ties={self.ties!r}"
+            raise ArgumentError(
+                f"{given} with policy={self.policy!r}", accepted="policy='prob_printed' or 'prob_hash_printed'"
+            )
 
 
 @dataclass(frozen=True)
@@ -129,6 +161,10 @@ class ApproxSpec:
     """How many results a call may return, all cells together."""
     row_bytes: int = 0
     """What a row of the wider input is expected to take, where memory is counted in bytes."""
+    discard: int = 1
+    """For priorities as printed: how many rows leave when memory is full, k of DP_X(k)."""
+    ties: Ties = "random"
+    """For priorities as printed: which of equal ones leaves first."""
     scan: bool = False
     """Look for matches as the paper's Prob and RAJ do, through all rows in memory; the results are the same."""
 
@@ -159,6 +195,16 @@ class ApproxSpec:
             names += [fact_column(fact, side) for side in range(self.sides) for fact in FACTS]
             names += RETURNED if self.results is not None else ()
         return names
+
+
+def in_parts(policy: Policy) -> bool:
+    """Whether a printed algorithm divides its memory by the hash of the join value."""
+    return policy in ("prob_hash_printed", "raj_hash_printed")
+
+
+def default_strata(policy: Policy) -> int:
+    """Into how many parts a policy divides join values, if nobody says it."""
+    return PARTS if in_parts(policy) else STRATA
 
 
 def fact_column(fact: str, side: int) -> str:

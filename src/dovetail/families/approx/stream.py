@@ -186,7 +186,7 @@ class ApproxKernel:
         head = np.concatenate([[state.seed, state.arrivals, self._serial], state.peak, *counts])
         self._changes.stored[_HEAD] = _segment(head)
         state.statistics = call.statistics()
-        self._changes.stored[_QUEUES if call.queues is not None else _STRATA] = _segment(state.statistics)
+        self._changes.stored[_STRATA if call.in_strata else _QUEUES] = _segment(state.statistics)
         live = [[row_numbers(rows) for rows in parts.values()] for parts in self._stored]
         numbers = [np.concatenate([np.empty(0, dtype=np.int64), *parts]) for parts in live]
         self._changes.stored[_LIVE] = pa.RecordBatch.from_arrays(

@@ -1,7 +1,8 @@
 """How far each stream has progressed: below which value of the ordering axis no more rows will arrive.
 
-One of three promises says so: Spark's watermark; a count (once so many consecutive rows lie above a value, nothing
-below it is still to come); or punctuation in the rows themselves.  A row that breaks the promise of its own stream is
+One of these promises says so: Spark's watermark; a count (once so many consecutive rows lie above a value, nothing
+below it is still to come); the largest value so far less a constant; epsilon-grid order, in which cells of the axis
+come one after the other; or punctuation in the rows themselves.  A row that breaks the promise of its own stream is
 late.
 """
 
@@ -14,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.columns.codes import Codes, Mask, valid_mask
+from dovetail.columns.codes import Codes, Mask, order_codes, valid_mask
 from dovetail.families.bestmatch.compiled import pair_costs
 from dovetail.families.bestmatch.router import axis_codes
 from dovetail.families.bestmatch.spec import Axis, BestSpec
@@ -88,6 +89,17 @@ class Progress:
             seen = np.concatenate([[lowest], reached])[tail.size : -1]
             before[positions] = np.maximum(before[positions], seen)
             self._raise(side, int(reached[-1]))
+        elif self._spec.disorder in ("value", "grid"):
+            positions = np.flatnonzero(ordered)
+            if positions.size == 0:
+                return late
+            # The tail is the largest value so far.
+            largest = np.maximum.accumulate(np.concatenate([self._tails[side], codes[positions]]))
+            reached = self._below(largest)
+            seen = reached[:-1] if self._tails[side].size else np.concatenate([[lowest], reached[:-1]])
+            self._tails[side] = largest[-1:]
+            before[positions] = np.maximum(before[positions], seen)
+            self._raise(side, int(reached[-1]))
         elif self._spec.disorder == "marks":
             punctuation = rows.column(self._spec.payload[side] + self._spec.keys)
             promised = np.where(valid_mask(punctuation), axis_codes(self.axis, punctuation), lowest)
@@ -97,6 +109,25 @@ class Progress:
                 self._raise(side, int(reached[-1]))
         late[ordered] = codes[ordered] < before[ordered]
         return late
+
+    def _below(self, largest: Codes) -> Codes:
+        """What is still to come lies at or above these values, after the largest ones so far."""
+        grid = self._spec.disorder == "grid"
+        width = self.axis.within if grid else self._spec.lateness
+        assert width is not None
+        if width == 0:
+            return largest
+        if not self.axis.is_float:
+            return _int_below(largest, int(width), grid=grid)
+        values = raw(self.axis, largest).view(np.float64)
+        if not grid:
+            return order_codes(pa.array(values - width), "float64")
+        edges = np.floor(values / width) * width
+        # The source divides and rounds down, and a value a little below the edge may fall into the cell.
+        finite = np.where(np.isfinite(edges), edges, 0.0)
+        return order_codes(
+            pa.array(np.where(np.isfinite(edges), edges - 4 * np.spacing(np.abs(finite)), edges)), "float64"
+        )
 
     def _raise(self, side: int, bound: int) -> None:
         if bound != np.iinfo(np.int64).min:
@@ -124,6 +155,16 @@ class Progress:
         """The smallest value of the chosen rows on the ordering axis."""
         codes = axis_codes(self.axis, self.column(side, rows))[chosen & self.ordered(side, rows)]
         return int(codes.min()) if codes.size else None
+
+
+def _int_below(largest: Codes, width: int, *, grid: bool) -> Codes:
+    """The lower edges of the cells that values lie in, or the values less a width; at the lowest of all, that one."""
+    lowest, width = np.iinfo(np.int64).min, min(width, np.iinfo(np.int64).max)
+    if grid:
+        first = lowest // width
+        cells = largest // width
+        return np.where((cells == first) & (lowest % width != 0), lowest, cells * width)
+    return np.where(largest < lowest + width, lowest, largest - width)
 
 
 def raw(axis: Axis, codes: Codes) -> npt.NDArray[np.int64]:

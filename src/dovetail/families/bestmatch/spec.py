@@ -25,7 +25,7 @@ How = Literal["inner", "left", "right", "full"]
 Unmatched = Literal["drop", "keep"]
 Materialisation = Literal["standard", "grid"]
 Rule = Literal["near_int", "near_float", "sum_int", "sum_float", "latest", "given"]
-Disorder = Literal["watermark", "ahead", "marks"]
+Disorder = Literal["watermark", "ahead", "marks", "value", "grid"]
 
 HOWS: tuple[How, ...] = ("inner", "left", "right", "full")
 UNMATCHED: tuple[Unmatched, ...] = ("drop", "keep")
@@ -146,6 +146,8 @@ class BestSpec:
     """The axis on which streams are ordered."""
     disorder: Disorder | None = None
     ahead: int = 1
+    lateness: int | float = 0
+    """How far behind the largest value so far a row may lie, where `disorder` is by value."""
     max_age: int | None = None
     """Only rows of the last so many microseconds take part; the time is a key column behind the others."""
     every: int | None = None

@@ -164,8 +164,9 @@ class WindowGraph:
 
 
 def window_graph(
-    within: Within, aliases: Sequence[str], *, numeric: bool = False, roles: Roles | None = None
-) -> WindowGraph:
+    within: Within, aliases: Sequence[str], *, numeric: bool = False, roles: Roles | None = None,
+    argument: str = "within",
+) -> WindowGraph:  # fmt: skip
     """Read ``within=`` and close it.
 
     Parameters
@@ -179,6 +180,8 @@ def window_graph(
     roles
         What each input is to the join, where some may be missing.  One length for all then bounds every pair of which
         one is in the core; a window between two others has no meaning where one of them is missing.
+    argument
+        What the argument is called.
 
     Examples
     --------
@@ -187,13 +190,13 @@ def window_graph(
     [-5, 7]
     """
     if isinstance(within, Path):
-        alternatives = _path_bounds(within, aliases, numeric)
+        alternatives = _path_bounds(within, aliases, numeric, argument)
     elif isinstance(within, Mapping):
-        alternatives = [_pair_bounds(within, aliases, numeric)]
+        alternatives = [_pair_bounds(within, aliases, numeric, argument)]
     else:
-        reach = _length(within, numeric, "within")
+        reach = _length(within, numeric, argument)
         if reach < 0:
-            raise ArgumentError(f"within={within!r} is less than zero", accepted=_ACCEPTED)
+            raise ArgumentError(f"{argument}={within!r} is less than zero", accepted=_ACCEPTED)
         size = range(len(aliases))
         core = size if roles is None else roles.core
         alternatives = [{(i, j): (-reach, reach) for i in size for j in size if i < j and (i in core or j in core)}]
@@ -222,12 +225,12 @@ def _check_extras(alternatives: Sequence[Bounds], aliases: Sequence[str], roles:
         )  # fmt: skip
 
 
-def _path_bounds(given: Path, aliases: Sequence[str], numeric: bool) -> list[Bounds]:
+def _path_bounds(given: Path, aliases: Sequence[str], numeric: bool, argument: str) -> list[Bounds]:
     for stop in given.stops:
         if stop not in aliases:
-            raise unknown_alias(stop, aliases, where="the path in within=")
+            raise unknown_alias(stop, aliases, where=f"the path in {argument}=")
     stops = [aliases.index(stop) for stop in given.stops]
-    reach = [_length(length, numeric, "within") for length in given.lengths]
+    reach = [_length(length, numeric, argument) for length in given.lengths]
     if min(reach) < 0:
         raise ArgumentError("a hop of the path has a negative window", accepted=_ACCEPTED)
     hops = list(zip(pairwise(stops), reach, strict=True))
@@ -235,17 +238,19 @@ def _path_bounds(given: Path, aliases: Sequence[str], numeric: bool) -> list[Bou
     return [forth, {hop: (-far, 0) for hop, far in hops}] if given.both_ways else [forth]
 
 
-def _pair_bounds(given: Mapping[tuple[str, str], PairWindow], aliases: Sequence[str], numeric: bool) -> Bounds:
+def _pair_bounds(
+    given: Mapping[tuple[str, str], PairWindow], aliases: Sequence[str], numeric: bool, argument: str
+) -> Bounds:
     bounds: Bounds = {}
     for pair, window in given.items():
         if not isinstance(pair, tuple) or len(pair) != 2 or pair[0] == pair[1]:
             raise ArgumentError(
-                f"within= has a window for {pair!r}", accepted="a pair of two aliases, such as ('A', 'B')"
+                f"{argument}= has a window for {pair!r}", accepted="a pair of two aliases, such as ('A', 'B')"
             )
         for alias in pair:
             if alias not in aliases:
-                raise unknown_alias(str(alias), aliases, where="within=")
-        low, high = _window(window, numeric, pair)
+                raise unknown_alias(str(alias), aliases, where=f"{argument}=")
+        low, high = _window(window, numeric, f"{argument}[{pair!r}]")
         i, j = (aliases.index(alias) for alias in pair)
         if i > j:
             i, j, low, high = j, i, -high, -low
@@ -255,8 +260,7 @@ def _pair_bounds(given: Mapping[tuple[str, str], PairWindow], aliases: Sequence[
     return bounds
 
 
-def _window(window: PairWindow, numeric: bool, pair: tuple[str, str]) -> tuple[int, int]:
-    what = f"within[{pair!r}]"
+def _window(window: PairWindow, numeric: bool, what: str) -> tuple[int, int]:
     if isinstance(window, After):
         low, high = 0, _length(window.length, numeric, what)
     elif isinstance(window, tuple):

@@ -21,10 +21,10 @@ from dovetail.conditions.roles import Roles
 from dovetail.errors import ArgumentError, check_partitions, choice
 from dovetail.families.window.graph import WindowGraph, WindowMatrix
 
-Algorithm = Literal["auto", "nested", "hash", "merge"]
+Algorithm = Literal["auto", "pipeline", "nested", "hash", "merge"]
 Approach = Literal["global", "local", "path"]
 
-ALGORITHMS: tuple[Algorithm, ...] = ("auto", "nested", "hash", "merge")
+ALGORITHMS: tuple[Algorithm, ...] = ("auto", "pipeline", "nested", "hash", "merge")
 APPROACHES: tuple[Approach, ...] = ("global", "local", "path")
 
 
@@ -47,7 +47,7 @@ class Options:
         if self.approach == "path" and self.algorithm == "merge":
             raise ArgumentError(
                 "approach='path' with algorithm='merge'",
-                accepted="approach='global' or 'local' with the merge join, or algorithm='nested' or 'hash'",
+                accepted="approach='global' or 'local' with the merge join, or another algorithm",
             )
         check_partitions(self.partitions)
 

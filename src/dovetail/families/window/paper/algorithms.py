@@ -1,9 +1,9 @@
 """The algorithms of "Joining Multiple Data Streams with Window Constraints" (W-join), exact for every order of arrival.
 
-Three algorithms: the nested loop (NLW-join), the hash join (HW-join) and the merge join (MW-join).  Three ways to turn
-windows that differ from pair to pair into a filter: the global conservative approach takes the largest window for all,
-the local one takes the largest window of each input, and the path join looks at neighbours on the path alone.  A
-refinement step checks every pair of a candidate where the filter is wider than the windows.
+Three algorithms: the nested loop (NLW-join, in two readings), the hash join (HW-join) and the merge join (MW-join).
+Three ways to turn windows that differ from pair to pair into a filter: the global conservative approach takes the
+largest window for all, the local one takes the largest window of each input, and the path join looks at neighbours on
+the path alone.  A refinement step checks every pair of a candidate where the filter is wider than the windows.
 
 What the paper leaves open or gets wrong, and what holds here (:mod:`dovetail.families.window.paper.merge` has the
 merge join's own list):
@@ -13,8 +13,9 @@ merge join's own list):
   behind go.
 * *Late rows.*  The last row of an input says nothing of its later rows where times are out of order.  :func:`find`
   knows the rows that are still to come in its call, and removes by the earliest of these.
-* *No intermediate results.*  The paper's pipeline keeps the matches of the first inputs in buffers of their own.  Here
-  a row meets the buffers of the inputs, and nothing else is kept.
+* *No intermediate results.*  The paper's nested loop is a pipeline that keeps the matches of the first inputs in
+  buffers of their own: ``pipeline`` is that one (:mod:`dovetail.families.window.paper.pipeline`).  In ``nested`` a row
+  meets the buffers of the inputs, and nothing else is kept.
 """
 
 from __future__ import annotations
@@ -45,8 +46,9 @@ from dovetail.families.window.paper.compiled import (
 )
 from dovetail.families.window.paper.inputs import Condition, Side
 from dovetail.families.window.paper.merge import merge
+from dovetail.families.window.paper.pipeline import Pipeline
 
-ALGORITHMS = ("nested", "hash", "merge")
+ALGORITHMS = ("pipeline", "nested", "hash", "merge")
 APPROACHES = ("global", "local", "path")
 
 Index = npt.NDArray[np.int64]
@@ -66,7 +68,7 @@ def find(
     Parameters
     ----------
     algorithm
-        ``nested``, ``hash`` or ``merge``.  ``hash`` gains nothing where all groups are equal.
+        ``pipeline``, ``nested``, ``hash`` or ``merge``.  ``hash`` gains nothing where all groups are equal.
     approach
         ``global`` or ``local``; ``path`` (not for ``merge``), made for windows along the path 0, 1, 2 ... and their
         closure, and right for all.
@@ -173,6 +175,10 @@ class Operator:
             self._seen, self._before, self._after = _horizon(sides, self._held, live)
             if algorithm == "hash":
                 insert_held(self._held, self._rows, self._table)
+            elif algorithm == "pipeline":
+                self._arrived[:] = 0
+                self._pipeline = Pipeline(n)
+                self._pipeline.hold(self._rows, self._limits, self._held, self._arrived, self._front)
         self._position = 0
         self._out = np.empty((256, n), dtype=np.int64)
         self._filled = 0
@@ -187,6 +193,12 @@ class Operator:
             self._out, self._filled = merge(
                 self._rows, self._limits, self._held, self._sequence, begin, begin + taken,
                 self._front, self._arrived, self._period,
+                self._out, self._filled, self._keep, self._counted,
+            )  # fmt: skip
+        elif self._algorithm == "pipeline":
+            self._out, self._filled = self._pipeline.take(
+                self._rows, self._limits, self._sequence, begin, begin + taken, self._arrived, self._front,
+                self._seen, self._before, self._after, self._purge,
                 self._out, self._filled, self._keep, self._counted,
             )  # fmt: skip
         else:
@@ -222,8 +234,10 @@ class Operator:
 
     @property
     def buffered(self) -> int:
-        """How many rows the buffers hold now."""
-        # Only scans and sweeps keep a front; a hash table drops rows from the fronts of its buckets.
+        """How many rows the buffers hold now, or rows and m-tuples."""
+        if self._algorithm == "pipeline":
+            return self._pipeline.buffered(self._arrived, self._front)
+        # What a hash join has removed is not only what lies before its front: probes clean their buckets, too.
         arrived = int(self._arrived.sum()) - (int(self._held.sum()) if self._algorithm == "merge" else 0)
         return arrived - int(self._counted[EVICTED])
 
@@ -244,7 +258,7 @@ def limits(algorithm: str, approach: str, windows: WindowMatrix) -> Limits:
     others = ~np.eye(n, dtype=np.bool_)
     if approach == "path":
         if algorithm == "merge":
-            raise ArgumentError("approach='path' with algorithm='merge'", accepted="algorithm 'nested' or 'hash'")
+            raise ArgumentError("approach='path' with algorithm='merge'", accepted="another algorithm")
         neighbours = np.abs(np.subtract.outer(np.arange(n), np.arange(n))) == 1
         low, high = np.where(neighbours, hull_low, LOWEST), np.where(neighbours, hull_high, HIGHEST)
         reach = np.where(others, hull_high, LOWEST).max(axis=1)
@@ -322,15 +336,12 @@ def _table(rows: Rows, n: int, hashed: bool, live: bool) -> Table:
     """Empty hash tables.
 
     A table for a call has about as many buckets as an input has rows.  A live one holds a window of rows, of whose
-    number nothing is known; few buckets keep the round of the cleaning hand short.
+    number nothing is known; few buckets keep the rounds of a rival that purges all of them short.
     """
     bits = min(max(int(np.diff(rows.offset).max(initial=1)).bit_length(), 4), 12 if live else 18) if hashed else 1
     shape = (n, 1 << bits)
     links = rows.times.size if hashed else 0
-    return Table(
-        np.full(shape, -1), np.full(shape, -1), np.full(links, -1), np.full(shape, -1),
-        np.zeros(n, dtype=np.int64), 64 - bits,
-    )  # fmt: skip
+    return Table(np.full(shape, -1), np.full(shape, -1), np.full(links, -1), 64 - bits)
 
 
 def _flatten(sides: Sequence[Side], conditions: Sequence[Condition], by_time: Sequence[Index] | None) -> Rows:

@@ -62,17 +62,16 @@ class Limits(NamedTuple):
 
 
 class Table(NamedTuple):
-    """Hash tables of all inputs: chains in order of arrival, when each was last cleaned, and a hand that goes round.
-
-    All of it is -1 at first: no row, and no row after it.
-    """
+    """Hash tables of all inputs: chains in order of arrival.  All of it is -1 at first: no row, and no row after it."""
 
     head: Index
     tail: Index
     link: Index
-    cleaned: Index
-    hand: Index
     shift: int
+
+
+PURGED = 64
+"""How many rows go by until a hash join removes the old ones; each costs it a look at its bucket, whenever it does."""
 
 
 @njit
@@ -209,7 +208,7 @@ def probe(
     """
     times, groups, offset, first_clause, clauses, values = rows
     low, high, reach, exact, refine = limits
-    head, tail, link, cleaned, hand, shift = table
+    head, tail, link, shift = table
     n = arrived.size
     buckets = head.shape[1]
     chosen = np.full(n, -1)
@@ -233,8 +232,11 @@ def probe(
             else:
                 link[offset[i] + tail[i, bucket]] = x
             tail[i, bucket] = x
-        _bounds(seen, reach, bounds)
-        if every <= 1 or position % every == 0:
+        # The rows of a hash join are looked at by bucket, so that a few old ones in between cost next to nothing.
+        purges = position % every == 0 if every > 1 else not hashed or position % PURGED == 0
+        if purges or position == begin:
+            _bounds(seen, reach, bounds)
+        if purges:
             for j in range(n):
                 base, bound = offset[j], bounds[j]
                 if not hashed:
@@ -248,13 +250,16 @@ def probe(
                         if head[j, b] >= 0:
                             evicted += _clean(j, b, bound, times, base, head, tail, link)
                 elif every == 1:
-                    # For the rarely probed buckets of section 3.1.2 a hand goes round, one bucket for each row that
-                    # arrives, and passes by those that a probe has cleaned since its last visit.
-                    b = hand[j]
-                    hand[j] = (b + 1) % buckets
-                    r = head[j, b]
-                    if cleaned[j, b] < position - buckets and r >= 0 and times[base + r] < bound:
-                        evicted += _clean(j, b, bound, times, base, head, tail, link)
+                    # Section 3.1.2's routine for the buckets that are rarely probed.  Rows are in the order of time,
+                    # and so is each chain: the oldest row is the first of its bucket, unless a probe has removed it.
+                    while front[j] < arrived[j] and times[base + front[j]] < bound:
+                        oldest = _bucket(groups[base + front[j]], shift)
+                        if head[j, oldest] == front[j]:
+                            head[j, oldest] = link[base + front[j]]
+                            if head[j, oldest] < 0:
+                                tail[j, oldest] = -1
+                            evicted += 1
+                        front[j] += 1
         for k in range(n):
             chosen[k] = -1
         chosen[i] = x
@@ -284,7 +289,6 @@ def probe(
                     if every <= 1 and r >= 0 and times[base + r] < bounds[j]:
                         evicted += _clean(j, bucket, bounds[j], times, base, head, tail, link)
                         r = head[j, bucket]
-                    cleaned[j, bucket] = position
             elif hashed:
                 r = link[base + cursor[depth]]
             else:

@@ -1,4 +1,4 @@
-"""The paper's algorithms within a cell of a window join: ``algorithm="nested"``, ``"hash"`` and ``"merge"``."""
+"""What a published algorithm, ``pipeline``, ``nested``, ``hash`` or ``merge``, finds in a cell of a window join."""
 
 from __future__ import annotations
 
