@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import fcntl
 import os
+import subprocess
 import zlib
+from collections import defaultdict
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -42,8 +45,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Declare the mark of tests that only some versions of Spark can pass."""
+    """Declare the marks of tests that only some versions of Spark can pass, and of tests whose cases take turns."""
     config.addinivalue_line("markers", "since(spark, what): needs `what`, which came with this version of Spark")
+    config.addinivalue_line(
+        "markers",
+        "in_turns(n=3, group=None): of the cases of a test, or of the tests of a group, one in n runs usually, "
+        "and another one at each commit",
+    )
     if _older_than("4.2"):
         # Until 4.2 PySpark left the sockets of collect() and the like to the garbage collector.
         config.addinivalue_line("filterwarnings", "ignore:unclosed <socket:ResourceWarning")
@@ -63,6 +71,36 @@ def _lacking(item: pytest.Item) -> str | None:
     return None
 
 
+def _number_of_commit() -> int:
+    """A number that follows from the commit: 0 where there is none, as in a source archive."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
+    try:
+        found = subprocess.run(command, capture_output=True, text=True, check=True, timeout=20).stdout
+    except (OSError, subprocess.SubprocessError):
+        return 0
+    return zlib.crc32(found.strip().encode())
+
+
+def _left_to_other_commits(items: list[pytest.Item], number: int) -> Iterator[pytest.Item]:
+    """The tests in turns whose turn it is not.
+
+    They count as slow tests at this commit: ``make test`` and ``make test-slow`` together run every case.
+    """
+    groups: dict[object, list[pytest.Item]] = defaultdict(list)
+    counts: dict[object, int] = {}
+    for item in items:
+        mark = item.get_closest_marker("in_turns")
+        if mark is not None:
+            group = mark.kwargs.get("group") or (item.path, getattr(item, "originalname", item.name))
+            groups[group].append(item)
+            counts[group] = mark.kwargs.get("n", 3)
+    for group, several in groups.items():
+        turns = min(counts[group], len(several))
+        # Shuffled: every third of the cases of three directions and six hows would have one direction.
+        shuffled = sorted(several, key=lambda item: zlib.crc32(item.nodeid.encode()))
+        yield from (item for at, item in enumerate(shuffled) if (at + number) % turns)
+
+
 def _in_part(item: pytest.Item, fraction: int, part: int) -> bool:
     """Whether a test belongs to a part.  By its name, so that a new test moves no other one."""
     return zlib.crc32(item.nodeid.encode()) % fraction == part
@@ -71,7 +109,9 @@ def _in_part(item: pytest.Item, fraction: int, part: int) -> bool:
 # First, so that -m "not spark" sees the marks.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Mark what needs a JVM, run the examples among them last, and leave out what is not asked for."""
+    """Mark what needs a JVM and what is slow, run the examples last, and leave out what is not asked for."""
+    for item in _left_to_other_commits(items, _number_of_commit()):
+        item.add_marker(pytest.mark.slow)
     fraction, part = config.getoption("--fraction"), config.getoption("--part")
     if fraction > 1:
         left_out = [item for item in items if not _in_part(item, fraction, part)]

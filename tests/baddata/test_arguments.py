@@ -231,6 +231,8 @@ def test_complaints_of_joins(static):
         (lambda: dt.bestmatch_join(two, on=[dt.closest("t", within=5)], order="nosuch"), "order='nosuch' is not"),
         (lambda: dt.bestmatch_join({"_time": static, "S": static}, on=[dt.closest("t")]), "an input called '_time'"),
         (lambda: dt.theta_join(two, on="R.id < S.id", window=2**63), "window=9223372036854775808 is not a window"),
+        # Half a character once broke the connection to the JVM, and each call finds another one in the pool.
+        *[(lambda: dt.theta_join({"R": static, "S": "\ud800"}, on="R.id < S.id"), "no such table or view")] * 3,
         (lambda: dt.estimates(None), "frame is a NoneType"),
         (lambda: dt.quality(static, on="R.nosuch"), "Spark cannot evaluate on='R.nosuch'"),
     ]:

@@ -89,6 +89,7 @@ WAYS = (
 )
 
 
+@pytest.mark.in_turns(group="values of every kind")
 def test_names_and_types_are_carried(spark):
     """One side has the odd names and the other the odd types, and the other way round."""
     base = spark.range(4).withColumn("v", F.col("id"))
@@ -108,6 +109,7 @@ def test_names_and_types_are_carried(spark):
             assert repr(sorted(row.S for row in rows)) == s_rows, name
 
 
+@pytest.mark.in_turns(group="values of every kind")
 def test_nothing_nulls_and_frames_of_others(spark):
     rows = spark.range(3).withColumn("v", F.col("id"))
     none = rows.limit(0)
@@ -184,6 +186,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.in_turns(group="values of every kind")
 def test_times_at_their_ends_and_where_clocks_change(new_york):
     """Spark's own evaluation of the condition on all pairs is the truth."""
     spark = new_york
@@ -231,6 +234,7 @@ def test_times_at_their_ends_and_where_clocks_change(new_york):
 ENDS = [-(2**63), -(2**63) + 1, -1, 0, 1, 2**53, 2**53 + 1, 2**63 - 2, 2**63 - 1, None]
 
 
+@pytest.mark.in_turns(group="values of every kind")
 def test_numbers_at_their_ends(spark):
     r = spark.createDataFrame([(at, value) for at, value in enumerate(ENDS)], "id long, v long")
     wide = r.selectExpr("id", "CAST(v AS DECIMAL(38, 0)) AS v")
@@ -268,6 +272,7 @@ LARGE = 10_000_000
 MANY = 1_000_000
 
 
+@pytest.mark.in_turns(group="values of every kind")
 def test_large_texts(spark):
     """Texts of 10 MB, as payload and as keys."""
     r = spark.range(2).selectExpr("id", "id AS v", f"repeat(chr(97 + CAST(id AS INT)), {LARGE}) AS s")
@@ -286,6 +291,7 @@ def test_large_texts(spark):
     assert found == Counter((name, at, at, 2 * LARGE) for name in frames for at in (0, 1))
 
 
+@pytest.mark.in_turns(group="values of every kind")
 def test_a_million_duplicates(spark):
     """One key, one time, one value, a million times; results stay small or grow with the rows only."""
     many = spark.range(MANY).selectExpr("1L AS k", "5L AS v", "id AS u")

@@ -61,6 +61,7 @@ def test_batch(case, algorithm):
     assert run_batch(spec_of(case, streaming=False, algorithm=algorithm), case.tables).found == case.expected()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("how", HOWS)
 @given(case=extreme.filter(lambda case: len(case.tables) == 2))
 def test_batch_hows(how, case):

@@ -283,7 +283,9 @@ PUBLIC: dict[str, Case] = {
     ),
     "UnboundedJoinError": _refused(dt.UnboundedJoinError, _theta_of("A.x < B.x", streams)),
     "UnknownNameError": _refused(dt.UnknownNameError, _theta_of("A.x < B.y")),
-    "UnsupportedTypeError": _refused(dt.UnsupportedTypeError, _theta_of("ABS(A.k - B.k) <= 1")),
+    "UnsupportedTypeError": _refused(
+        dt.UnsupportedTypeError, lambda spark, folder: dt.asof_join(tables(spark, folder, "AB"), time="k")
+    ),
     "after": _after,
     "aggregate_join": _aggregate,
     "nearest_join": _nearest,

@@ -249,6 +249,7 @@ def last_record(folder: Path) -> dict:
     return read_records(file)[-1]
 
 
+@pytest.mark.in_turns(group="a session of its own")
 @pytest.mark.usefixtures("shared")
 @pytest.mark.parametrize("end", [interrupt, end_service])
 def test_a_stream_runs_until_it_is_ended(tmp_path, end):
@@ -288,6 +289,7 @@ output: {format: parquet, path: out}
 """
 
 
+@pytest.mark.in_turns(group="a session of its own")
 @pytest.mark.spark
 def test_a_batch_job_runs_until_it_is_ended(tmp_path):
     job = tmp_path / "job.yaml"

@@ -72,6 +72,7 @@ def program(shared, monkeypatch, tmp_path, capsys):
 SLOW = ("window_news", "window_packets", "window_retail")
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] if name in SLOW else []) for name in PROGRAMS]
 )
@@ -146,6 +147,7 @@ def rows_of(folder: Path, job) -> list[str]:
     return sorted(map(str, pq.read_table(job.output.path).to_pylist()))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("file", JOBS, ids=lambda file: file.stem)
 def test_job(file, job_session, tmp_path):
     console = Console(file=open("/dev/null", "w", encoding="utf-8"), width=120)  # noqa: SIM115, PTH123

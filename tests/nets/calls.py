@@ -61,6 +61,8 @@ def net_table(spark: SparkSession, draw: random.Random, rows: int) -> Table:
 
     values = [[value(domain, row) for domain in order] for row in range(rows)]
     frame = spark.createDataFrame(values, schema)
+    # A few tables in one partition, others in several: each partition is a task in every join of the dozen.
+    frame = frame.coalesce(1) if rows < 10 else frame
     columns = list(zip(order, spelled, strict=True))
     # Python has no value of these types, or none that Spark takes.
     of = dict(columns)

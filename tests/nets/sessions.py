@@ -26,10 +26,11 @@ def drawn_settings(family: str, seed: int) -> dict[str, str]:
     return {
         "spark.sql.adaptive.enabled": usual,
         "spark.sql.codegen.wholeStage": usual,
+        "spark.sql.codegen.factoryMode": "FALLBACK" if usual == "true" else "NO_CODEGEN",
         "spark.sql.ansi.enabled": ansi,
         "spark.sql.session.timeZone": zone,
         "spark.sql.caseSensitive": case,
-        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.shuffle.partitions": "2" if seed % 2 else "1",
     }
 
 

@@ -194,6 +194,7 @@ def check_asof(spark, folder: Path, seed: int) -> None:
         assert found[at] == pairs, f"NET_SEED={seed}: {cases[at]}\n{made}"
 
 
+@pytest.mark.in_turns(group="options of streams")
 @pytest.mark.parametrize("seed", seeds(0, 1))
 def test_criteria(spark, tmp_path, seed):
     check_criteria(spark, tmp_path, seed)
@@ -205,6 +206,7 @@ def test_more_criteria(spark, tmp_path, seed):
     check_criteria(spark, tmp_path, seed)
 
 
+@pytest.mark.in_turns(group="options of streams")
 @pytest.mark.parametrize("seed", seeds(0, 1))
 def test_asof_options(spark, tmp_path, seed):
     check_asof(spark, tmp_path, seed)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import functools
 import itertools
 import math
 import os
@@ -119,32 +120,44 @@ CASES = combinations()
 USUAL = len(CRITERIA) * 8 + 24
 
 
-def check(spark, seed: int) -> None:
-    names, how, by = CASES[seed]
-    draw = random.Random(seed)
-    left, right = frame(spark, draw), frame(spark, draw)
-    criteria = [CRITERIA[name][0]() for name in names]
-    joined = dt.bestmatch_join(
-        {"R": left, "S": right}, on=criteria, how=how, by="k" if by else None, sample=draw.random() < 0.5
-    )
-    found = [(row.r, row.s) for row in joined.selectExpr("R.id AS r", "S.id AS s").collect()]
-    note = f"seed {seed}: on={names}, how={how}, by={by}\n{left.collect()}\n{right.collect()}"
-    assert len(found) == len(set(found)), note
-    assert set(found) == expected(left, right, names, how, by), note
+def check(spark, drawn: list[int]) -> None:
+    """The combinations of some seeds; one job computes the best matches of all of them."""
+    asked, frames = {}, []
+    for seed in drawn:
+        names, how, by = CASES[seed]
+        draw = random.Random(seed)
+        left, right = frame(spark, draw), frame(spark, draw)
+        asked[seed] = (left, right, names, how, by)
+        joined = dt.bestmatch_join(
+            {"R": left, "S": right},
+            on=[CRITERIA[name][0]() for name in names],
+            how=how,
+            by="k" if by else None,
+            sample=draw.random() < 0.5,
+        )
+        frames.append(joined.selectExpr(f"{seed} AS seed", "R.id AS r", "S.id AS s"))
+    found = {seed: [] for seed in drawn}
+    for row in functools.reduce(lambda a, b: a.unionAll(b), frames).collect():
+        found[row.seed].append((row.r, row.s))
+    for seed, (left, right, names, how, by) in asked.items():
+        wanted = expected(left, right, names, how, by)
+        if sorted(found[seed], key=str) != sorted(wanted, key=str):
+            note = f"seed {seed}: on={names}, how={how}, by={by}\n{left.collect()}\n{right.collect()}"
+            raise AssertionError(f"{note}\nfound {found[seed]}\nwanted {wanted}")
 
 
 def seeds(first: int, last: int) -> list[int]:
     return [int(os.environ["NET_SEED"])] if "NET_SEED" in os.environ else list(range(first, last))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("first", range(0, USUAL, 16))
 def test_best_matches(spark, first):
-    for seed in seeds(first, min(first + 16, USUAL)):
-        check(spark, seed)
+    check(spark, seeds(first, min(first + 16, USUAL)))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(USUAL, len(CASES), 64))
 def test_more_best_matches(spark, first):
-    for seed in seeds(first, min(first + 64, len(CASES))):
-        check(spark, seed)
+    for begin in range(first, min(first + 64, len(CASES)), 16):
+        check(spark, seeds(begin, min(begin + 16, len(CASES))))

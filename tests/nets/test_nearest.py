@@ -146,6 +146,7 @@ def _plain(far: Any) -> Any:
     return far if far is None or isinstance(far, timedelta | float) else float(far)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seed", seeds(0, 6))
 def test_nearest_rows_are_those_of_sparks_own_join(spark, seed):
     check(spark, seed)

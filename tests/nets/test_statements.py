@@ -112,6 +112,7 @@ def run(spark, first: int, usual: int) -> None:
     assert len(outcomes) < 20 or outcomes.count("equal") >= len(outcomes) // 8, outcomes
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("first", range(0, 12, 2))
 def test_statements(spark, first):
     run(spark, first, 2)

@@ -43,6 +43,7 @@ def most_held(throttle: float, unit: str) -> int:
     return max(held(kernel, unit) for kernel in kernels(Harvest(throttle=throttle)))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("keep", ["windows", "selected"])
 @pytest.mark.parametrize("memory", ["6 KB", "12 KB", 250, 500])
 @pytest.mark.parametrize("throttle", [0.3, 1.0])

@@ -34,6 +34,7 @@ def explained(frame, capsys):
     return capsys.readouterr().out
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
 def test_theta_joins_are_the_same(inputs, how):
     on = "R.k = S.k AND ABS(R.x - S.x) <= 2 AND R.x < 40"
@@ -42,6 +43,7 @@ def test_theta_joins_are_the_same(inputs, how):
     assert sum(found.values()) > 30
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
 @pytest.mark.parametrize("by", [None, "k"])
 def test_asof_joins_are_the_same(inputs, how, by):

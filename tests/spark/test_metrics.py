@@ -22,6 +22,7 @@ def folder(tmp_path):
     return tmp_path
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", ["window", "asof", "approx"])
 def test_a_query_is_added_up_over_its_micro_batches(spark, folder, name):
     joined = JOINS[name](streams(spark, folder))

@@ -63,6 +63,7 @@ def rows(frame) -> Counter:
     return Counter(tuple(row) for row in frame.collect())
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", PRINTED)
 def test_printed_statements_give_the_rows_of_the_call(tables, name):
     printed = PRINTED[name]
@@ -108,6 +109,7 @@ PLAIN = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", PLAIN)
 def test_plain_statements_give_the_rows_of_spark(spark, tables, capsys, name):
     text, taken = PLAIN[name]

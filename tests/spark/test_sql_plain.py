@@ -43,6 +43,7 @@ def same_as_spark(spark, text: str, joins: int) -> None:
     assert taken(given) == joins
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     "text",
     [
@@ -77,6 +78,7 @@ def test_natural_joins_before_a_join_of_ours_merge_the_names_that_spark_merges(s
         spark.conf.set("spark.sql.caseSensitive", before)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("join", ["JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN", "LEFT SEMI JOIN", "LEFT ANTI JOIN"])
 @pytest.mark.parametrize("how", ["JOIN", "LEFT JOIN", "FULL JOIN"])
 def test_using_before_a_join_of_ours(spark, join, how):
@@ -89,6 +91,7 @@ def test_using_before_a_join_of_ours(spark, join, how):
         same_as_spark(spark, f"SELECT id, count(c.id) AS n {source} GROUP BY id", 1)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     ("text", "joins"),
     [
@@ -121,6 +124,7 @@ def test_a_common_table_expression_has_the_same_values_in_all_parts():
     assert dt.sql(text).first().n == 40
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     "text",
     [

@@ -36,6 +36,7 @@ def raw(spark, folder: Path):
     return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("guarded", [True, False])
 def test_a_row_of_next_year_moves_nothing(spark, tmp_path, guarded):
     """The second file of A ends with a row of next year; rows of the third one are late unless it was dropped."""

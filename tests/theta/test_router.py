@@ -171,6 +171,7 @@ def test_pair_routings(algorithm, may_copy, tables, partitions):
         assert len(at[0][i] & at[1][j]) == 1
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("how", ["inner", "left"])
 @pytest.mark.parametrize("on", ["R.a < S.x", "R.a <= S.x", "R.a > S.x", "R.a >= S.x"])
 @pytest.mark.parametrize("algorithm", ["prefap", "ftj", "cfs", "obt", "rbm"])

@@ -97,6 +97,7 @@ CORNERS = {
 }
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("how", ["left", "right"])
 @pytest.mark.parametrize("kind", CORNERS)
 def test_bands_over_corner_values(kind, how):

@@ -215,6 +215,7 @@ def _table(alias: str, name: str, inputs: Mapping[str, object], *, keyword: bool
             hint="start one with dt.session()",
         )
     try:
+        name.encode()  # Half a character would break the connection to the JVM.
         table = session.table(name)
         _ = table.schema  # Spark Connect looks a name up once somebody asks
     except (PySparkException, UnicodeError) as error:

@@ -47,13 +47,14 @@ def expression_types(alias: str, frame: DataFrame, terms: Sequence[Term]) -> dic
         ) from error
 
 
-def check_rest(frame: DataFrame, sql: str) -> None:
-    """Refuse a further condition that Spark cannot evaluate, or that is not a condition."""
+def check_rest(frame: DataFrame, sql: str, whole: str | None = None) -> None:
+    """Refuse a further condition that Spark cannot evaluate, or that is not a condition; `whole` is what was given."""
     try:
         kind = frame.select(F.expr(sql)).schema.fields[0].dataType
     except AnalysisException as error:
         raise PredicateError(
-            f"Spark cannot evaluate the condition {sql}",
+            f"Spark cannot evaluate the condition {sql}"
+            + ("" if whole is None or sql in whole else f", which is on={whole!r} or a part of it"),
             accepted="a condition of Spark SQL over the inputs",
             hint=_first_line(error),
         ) from error

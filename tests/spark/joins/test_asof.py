@@ -68,6 +68,7 @@ def expected(left: list[dict], right: list[dict], **options) -> Counter:
     return Counter((one["L"] and one["L"]["n"], *(flat(one["R"]) if "R" in one else ())) for one in found)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "semi", "anti"])
 def test_batch_is_the_nested_loop(spark, direction, how):
@@ -277,6 +278,7 @@ def moved(rows: list[dict], seconds: int) -> list[dict]:
     return [row | {"t": None if row["t"] is None else row["t"] + timedelta(seconds=seconds)} for row in rows]
 
 
+@pytest.mark.in_turns
 @pytest.mark.usefixtures("few_partitions")
 @pytest.mark.parametrize(
     ("direction", "by", "how", "on"),
@@ -322,6 +324,7 @@ def test_streams_with_a_restart(spark, tmp_path, direction, by, how, on):
     assert counts[-1]["held_rows"] < 10
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("how", "on"), [("inner", None), ("left", "(L.n + R.v) % 2 = 0"), ("anti", None)])
 def test_a_stream_beside_a_static_input(spark, tmp_path, how, on):
     left, right = left_rows(1, 30), right_rows(2, 40)

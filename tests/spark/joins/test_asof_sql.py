@@ -61,6 +61,7 @@ CONDITIONS = {
 }
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("condition", CONDITIONS)
 def test_every_join_is_that_of_duckdb(spark, tables, condition):
     place = list(CONDITIONS).index(condition)

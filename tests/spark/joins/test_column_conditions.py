@@ -71,6 +71,7 @@ def by_spark(a, b, on):
     return Counter(map(str, joined.selectExpr("struct(a.*) AS a", "struct(b.*) AS b").collect()))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", COLUMNS)
 def test_columns_mean_what_they_mean_in_spark(name, a, b):
     on = COLUMNS[name](a, b)

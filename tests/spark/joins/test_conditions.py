@@ -145,23 +145,24 @@ ONE_OF = [
 SPARKS = {"semi": "left_semi", "anti": "left_anti"}
 
 
-def test_one_of_several(spark, tables):
-    """All joins in one job, and all of Spark's own in another: with ANSI mode on and off."""
+@pytest.mark.in_turns
+@pytest.mark.parametrize("ansi", [0, 1])
+def test_one_of_several(spark, tables, ansi):
+    """All joins in one job, and all of Spark's own in another."""
     inputs = {alias: static(spark, tables, alias) for alias in "AB"}
     a, b = (inputs[alias].select(F.struct("*").alias(alias)) for alias in "AB")
-    for ansi in (0, 1):
-        # Plans that adapt are made again after each of some fifty stages.
-        conf = {"spark.sql.ansi.enabled": "true" if ansi else "false", "spark.sql.adaptive.enabled": "false"}
-        with settings(spark, conf):
-            found, wanted = [], []
-            for at, on in enumerate(ONE_OF):
-                how = ("inner", "left", "full", "semi", "anti", "right")[(at + 3 * ansi) % 6]
-                joined = dt.theta_join(inputs, on=on, how=how, sample=False)
-                assert ("either of" in handle_of(joined, "explain").plan.text()) == (at < len(ONE_OF) - 4), on
-                found.append(numbered(joined, on))
-                wanted.append(numbered(a.join(b, F.expr(on), SPARKS.get(how, how)), on))
-            found, wanted = (Counter(map(tuple, reduce(DataFrame.union, some).collect())) for some in (found, wanted))
-            assert found == wanted
+    # Plans that adapt are made again after each of some fifty stages.
+    conf = {"spark.sql.ansi.enabled": "true" if ansi else "false", "spark.sql.adaptive.enabled": "false"}
+    with settings(spark, conf):
+        found, wanted = [], []
+        for at, on in enumerate(ONE_OF):
+            how = ("inner", "left", "full", "semi", "anti", "right")[(at + 3 * ansi) % 6]
+            joined = dt.theta_join(inputs, on=on, how=how, sample=False)
+            assert ("either of" in handle_of(joined, "explain").plan.text()) == (at < len(ONE_OF) - 4), on
+            found.append(numbered(joined, on))
+            wanted.append(numbered(a.join(b, F.expr(on), SPARKS.get(how, how)), on))
+        found, wanted = (Counter(map(tuple, reduce(DataFrame.union, some).collect())) for some in (found, wanted))
+        assert found == wanted
 
 
 def numbered(joined, on):

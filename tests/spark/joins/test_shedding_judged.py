@@ -92,6 +92,7 @@ def test_exact_where_nothing_is_overloaded(spark, folder, tmp_path):
     assert all(report["recall"] == report["recall_low"] == report["throttle"] == 1.0 for report in reports)
 
 
+@pytest.mark.in_turns
 @pytest.mark.usefixtures("few_partitions")
 @pytest.mark.parametrize("shed", [dt.Harvest(throttle=0.15, seed=3), dt.RandomDrop(throttle=0.3)], ids=repr)
 def test_semi_joins_shed_as_well(spark, folder, tmp_path, shed):
@@ -119,6 +120,7 @@ def _pairs_in_the_window() -> int:
     return int((np.abs(np.subtract.outer(a, b)) <= WINDOW).sum())
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("on", ["sql", "python"])
 def test_batch(spark, folder, alike, on, capsys):
     static = {name: spark.read.schema(SCHEMA).parquet(str(folder / name)) for name in TABLES}

@@ -103,6 +103,7 @@ def pairs(joined: DataFrame) -> Counter:
 # few times, not each with each.
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("how", HOWS)
 def test_auto_equals_the_definition(left, right, how):
     at = HOWS.index(how)
@@ -159,6 +160,7 @@ def test_empty_sides(spark, left, right):
 REST = "R.x <= S.y AND (R.k = S.k OR R.a + S.a > 3) AND R.a > -4 AND S.b < 5 AND 1 = 1"
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("how", HOWS)
 def test_further_conditions(left, right, how):
     """Conditions on one side alone, on both, and on none: none of them drops a row that `how` keeps."""

@@ -47,6 +47,7 @@ def joined_values(folder: Path, name: str) -> dict[int, float]:
     return last
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("algorithm", "how"), [*((name, "inner") for name in ALGORITHMS), ("prefap", "left")])
 def test_an_input_that_changes_between_two_evaluations(spark, tmp_path, algorithm, how):
     """The rows are those of a join of what the second evaluation gave, whatever the layout was fitted to."""

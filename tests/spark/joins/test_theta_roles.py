@@ -110,6 +110,7 @@ def test_refused(spark, change, kind, text):
     assert text in str(caught.value)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("how", ["inner", {"A": "keep", "T": "optional", "U": "optional"}], ids=str)
 def test_a_stream_beside_two_tables(spark, tmp_path, how):
     """One by its values alone, and one by a key; a condition on the stream drops rows, or keeps them from matching."""

@@ -28,6 +28,7 @@ PAYLOAD = """
 """
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(
     ("how", "rest"), [("inner", ""), ("left", " AND R.n0 + S.n0 >= 0"), ("right", ""), ("full", "")]
 )
@@ -142,6 +143,7 @@ def test_cell_numbers_go_where_spark_sends_them(spark):
         assert spark_partition(keys, partitions).tolist() == want
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("ansi", ["true", "false"])
 @pytest.mark.parametrize("condition", ["a.i <= b.f", "a.l = b.f", "a.i > b.f", "a.l < b.f"])
 def test_integers_and_floats_compare_as_spark_compares_them(spark, ansi, condition):

@@ -44,6 +44,7 @@ STATEMENT = """
 """
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("spelled", ["call", "statement"])
 def test_tables_by_key_and_by_value(spark, tmp_path, capsys, spelled):
     """A required and an absent table have a key, an optional one only inequalities."""

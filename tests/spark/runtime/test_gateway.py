@@ -90,6 +90,7 @@ spark.stop()
 """
 
 
+@pytest.mark.in_turns(group="a session of its own")
 @pytest.mark.spark
 def test_a_session_shows_nothing_of_workers_that_do_well(tmp_path):
     """The workers of a stateful operator print lines, and a worker that Spark hangs up on prints a trace."""
@@ -99,6 +100,7 @@ def test_a_session_shows_nothing_of_workers_that_do_well(tmp_path):
     assert (done.stdout, done.stderr) == ("10\n5\n", "")
 
 
+@pytest.mark.in_turns(group="a session of its own")
 @pytest.mark.spark
 def test_a_session_shows_what_went_wrong(tmp_path):
     program = """
@@ -153,6 +155,7 @@ print(count())
 """
 
 
+@pytest.mark.in_turns(group="a session of its own")
 @pytest.mark.spark
 @pytest.mark.parametrize("kind", ["sheltered", "plain"])
 def test_sigterm_leaves_the_processes_of_a_sheltered_session_alone(kind, tmp_path):

@@ -79,7 +79,7 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
         types |= expression_types(alias, frame, terms[alias])
     for condition in predicate.filters:
         check_rest(Side.of(condition.alias, frames[condition.alias]).frame, condition.sql)
-    _check_rests(frames, predicate.rests)
+    _check_rests(frames, predicate.rests, predicate.text)
     if may_be_random(predicate.text):
         texts = [term.sql for some in terms.values() for term in some]
         texts += [condition.sql for condition in predicate.filters]
@@ -88,7 +88,7 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
     session = next(iter(frames.values())).sparkSession
     zone = session.conf.get("spark.sql.session.timeZone") or "UTC"
     conjuncts = typed_conjuncts(predicate, types, zone=zone, ansi=is_ansi(frames))
-    _check_rests(frames, [rest for rest in conjuncts.rests if rest not in predicate.rests])
+    _check_rests(frames, [rest for rest in conjuncts.rests if rest not in predicate.rests], predicate.text)
     return Facts(
         streams=frozenset(alias for alias, frame in frames.items() if frame.isStreaming),
         equalities=tuple(conjuncts.equalities),
@@ -102,12 +102,12 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
     )
 
 
-def _check_rests(frames: Mapping[str, DataFrame], rests: Iterable[Rest]) -> None:
+def _check_rests(frames: Mapping[str, DataFrame], rests: Iterable[Rest], whole: str) -> None:
     for rest in rests:
         # A condition over no input at all is checked over the first.
         named = [alias for alias in frames if alias in rest.aliases] or list(frames)[:1]
         empty = [Side.of(alias, frames[alias]).frame.limit(0) for alias in named]
-        check_rest(reduce(lambda a, b: a.crossJoin(b), empty), rest.sql)
+        check_rest(reduce(lambda a, b: a.crossJoin(b), empty), rest.sql, whole)
 
 
 def theta_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan, search: int = 1) -> DataFrame:
