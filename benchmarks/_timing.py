@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import gc
+import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 from rich.console import Console
+from rich.table import Table
 
 Action = Callable[[], int]
 """Something to time; it returns how many rows came out."""
@@ -42,3 +45,15 @@ def race(engines: Mapping[str, tuple[Action, int]], *, times: int) -> tuple[dict
         for engine in engines:
             seconds[engine] = min(timed(engine, "run"), seconds.get(engine, float("inf")))
     return seconds, rows
+
+
+def show(head: Sequence[str], rows: Sequence[Sequence[str]], *, title: str, file: Path | None) -> None:
+    """Print a table, and write it to a file, if one is given, under its title and the command that made it."""
+    shown = Table(*head)
+    for row in rows:
+        shown.add_row(*row)
+    console.print(shown)
+    if file is not None:
+        lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *rows)]
+        text = "\n".join([f"# {title}", "", f"`{' '.join(sys.argv)}`", "", *lines, ""])
+        file.write_text(text, encoding="utf-8")

@@ -18,7 +18,6 @@ call needs to every task: 16 MB of 1M rows, 64 MB of 4M.
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -28,16 +27,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
-from _timing import race
-from rich.console import Console
-from rich.table import Table
+from _timing import race, show
 
 CORES = 2
 ROWS, INTERVALS = 1_000_000, 4_000_000
 SPAN = 1_000_000.0
 HERE = Path(__file__).parent
 AGG = {"n": "count(*)", "mean": "avg(q.v)"}
-console = Console()
 
 PAIRS = """
     SELECT count(*), sum(n) FROM (
@@ -157,15 +153,8 @@ def main(
         found = compare(folder, scale, {name for name in only.split(",") if name})
     finally:
         shutil.rmtree(folder)
-    head = ["rows", "matches", "seconds", "beside"]
-    shown = Table(*head)
-    for row in found:
-        shown.add_row(*row)
-    console.print(shown)
-    if write:
-        lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *found)]
-        text = "\n".join(["# Aggregates over joins", "", f"`{' '.join(sys.argv)}`", "", *lines, ""])
-        (HERE / "aggregates.md").write_text(text, encoding="utf-8")
+    file = HERE / "aggregates.md" if write else None
+    show(["rows", "matches", "seconds", "beside"], found, title="Aggregates over joins", file=file)
 
 
 if __name__ == "__main__":

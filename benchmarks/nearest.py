@@ -14,7 +14,6 @@ best of several runs counts.
 from __future__ import annotations
 
 import shutil
-import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,16 +22,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
-from _timing import race
-from rich.console import Console
-from rich.table import Table
+from _timing import race, show
 from scipy.spatial import cKDTree
 
 CORES = 2
 ROWS = 1_000_000
 K = 5
 HERE = Path(__file__).parent
-console = Console()
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -141,15 +137,8 @@ def main(
         found = compare(folder, scale, {name for name in only.split(",") if name})
     finally:
         shutil.rmtree(folder)
-    head = ["rows", "neighbours", "seconds", "beside"]
-    shown = Table(*head)
-    for row in found:
-        shown.add_row(*row)
-    console.print(shown)
-    if write:
-        lines = ["| " + " | ".join(row) + " |" for row in (head, ["---"] * len(head), *found)]
-        text = "\n".join(["# The nearest rows", "", f"`{' '.join(sys.argv)}`", "", *lines, ""])
-        (HERE / "nearest.md").write_text(text, encoding="utf-8")
+    file = HERE / "nearest.md" if write else None
+    show(["rows", "neighbours", "seconds", "beside"], found, title="The nearest rows", file=file)
 
 
 if __name__ == "__main__":

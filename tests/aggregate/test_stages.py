@@ -155,6 +155,7 @@ def many(size, *, keys=1, skew=False):
     return rows, others
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("axes", ["x", "X"])
 @pytest.mark.parametrize("keyed", [False, True])
 @pytest.mark.parametrize("skew", [False, True])

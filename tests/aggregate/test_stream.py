@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from tests.aggregate.shapes import EXPECTED, box_keys, points_batch, same, spec_of
 from tests.examples import examples
 
+from dovetail.columns.held import MOST_SEGMENTS, CellOfHash
 from dovetail.columns.segments import pack, unpack
 from dovetail.families.aggregate.join_stages import ResultStage
 from dovetail.families.aggregate.stages import ANSWERING, ASKING
-from dovetail.families.aggregate.stream import MOST_SEGMENTS, AggregateKernel, CellOfHash
+from dovetail.families.aggregate.stream import AggregateKernel
 from dovetail.reference.aggregate import aggregate_join
 from dovetail.reference.values import both, equal
 

@@ -61,6 +61,7 @@ def test_the_first_candidate_of_each_row_is_its_match(case, most):
     assert found.tolist() == index.match(left).tolist()
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("direction", ["backward", "forward"])
 @pytest.mark.parametrize("rare", [False, True])
 def test_duckdb_agrees_on_conditions_over_larger_data(direction, rare):
@@ -124,6 +125,7 @@ def test_duckdb_agrees_on_larger_data(direction, keys):
     assert {n: int(times[at]) for n, at in enumerate(found.tolist()) if at >= 0} == dict(rows)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("spread", ["even", "one far away", "all at once"])
 def test_any_spread_of_times_is_sorted(spread):
     """Buckets of times hold few rows, or nearly all of them."""

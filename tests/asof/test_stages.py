@@ -196,6 +196,7 @@ def skewed(rows: int, seed: int) -> tuple[pa.Table, pa.Table]:
     return made[0], made[1]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
 @pytest.mark.parametrize("how", ["left", "full"])
 def test_a_heavy_key_is_cut_by_time(direction, how):
@@ -236,6 +237,7 @@ def test_the_routing_survives_a_journey_and_an_empty_sample():
     assert Routing.from_buffer(found.column(0)[0].as_buffer()).numbers.size == 1
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("direction", ["backward", "forward", "nearest"])
 @pytest.mark.parametrize("how", ["right", "full"])
 def test_a_right_row_that_another_slice_chose_does_not_come_out_without_a_match(direction, how):

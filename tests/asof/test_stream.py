@@ -14,12 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
+from dovetail.columns.held import MOST_SEGMENTS
 from dovetail.columns.segments import one_batch, pack, unpack
 from dovetail.columns.structs import nest
 from dovetail.families.asof.join_stages import JoinStage
 from dovetail.families.asof.router import CellOfKeys
 from dovetail.families.asof.spec import DIRECTIONS, HOWS, LEFT, RIGHT
-from dovetail.families.asof.stream import MOST_SEGMENTS, STREAM_METRICS, AsofKernel
+from dovetail.families.asof.stream import STREAM_METRICS, AsofKernel
 from dovetail.reference.asof import asof_join
 
 from .harness import KEYS, Case, pair_of, table, wheres

@@ -34,6 +34,12 @@ JOINS: dict[str, Callable[[Inputs], DataFrame]] = {
         inputs, on=[dt.closest("ts", within="4 seconds"), dt.closest("v", within=3)], by="k"
     ),
     "approx": lambda inputs: dt.approx_join(inputs, on="A.k = B.k", memory=500, seed=1, partitions=1),
+    "aggregate": lambda inputs: dt.aggregate_join(
+        inputs, on="A.k = B.k", by="A", time="ts", within="4 seconds", agg={"b": "max(B.id)", "n": "sum(B.v)"}
+    ),
+    "nearest": lambda inputs: dt.nearest_join(
+        inputs, on="A.k = B.k AND ABS(A.v - B.v)", k=2, how="left", time="ts", window="4 seconds"
+    ),
 }
 
 
@@ -77,9 +83,10 @@ def tables(spark: SparkSession, folder: Path) -> dict[str, DataFrame]:
 
 
 def pairs(joined: DataFrame) -> list[list[object]]:
-    """Numbers of the rows of each result, and what became of it where the join says so."""
+    """Numbers of the rows of each result, or of the last match, and what became of it where the join says so."""
     change = ["_change"] if "_change" in joined.columns else ["'insert' AS _change"]
-    return [list(row) for row in joined.selectExpr("A.id AS a", "B.id AS b", *change).collect()]
+    other = "B.id AS b" if "B" in joined.columns else "b"
+    return [list(row) for row in joined.selectExpr("A.id AS a", other, *change).collect()]
 
 
 def run(joined: DataFrame, place: Path, out: Path) -> DataFrame:

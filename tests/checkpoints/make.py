@@ -1,7 +1,7 @@
 """Make the kept checkpoints of the present format: ``python tests/checkpoints/make.py``.
 
 Run it once for every new ``dovetail.checkpoints.FORMAT``, never for an old one: what is kept shows that state which is
-out there can still be read.
+out there can still be read.  With names, as in ``make.py nearest``, it adds those of joins that are new.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ HERE = Path(__file__).resolve().parent
 def main() -> None:
     spark = dt.session(master="local[2]", conf={"spark.sql.shuffle.partitions": 1})
     kept = HERE / f"format-{FORMAT}"
-    shutil.rmtree(kept, ignore_errors=True)
+    names = sys.argv[1:] or list(JOINS)
+    if len(names) == len(JOINS):
+        shutil.rmtree(kept, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
         for name in "AB":
             write_file(place, name, 0)
-        for name, join in JOINS.items():
-            written = run(join(streams(spark, place)), place / name, place / name / "out")
+        for name in names:
+            written = run(JOINS[name](streams(spark, place)), place / name, place / name / "out")
             shutil.copytree(place / name / "checkpoint", kept / name / "checkpoint")
             (kept / name / "first.json").write_text(json.dumps(pairs(written)) + "\n", encoding="utf-8")
         for file in kept.rglob("*"):

@@ -28,6 +28,7 @@ from dovetail.columns.codes import (
     prefix_codes,
     valid_mask,
 )
+from dovetail.columns.codes import float_values as numbers_of_codes
 
 WIDTHS = {"float32": np.float32, "float64": np.float64}
 UTC = dt.UTC
@@ -353,3 +354,11 @@ def test_cuts_passed_are_those_not_above(count):
     cuts = np.sort(random.integers(0, 3 * count + 1, count))
     codes = np.arange(-2, 3 * count + 3)
     assert cuts_passed(cuts, codes).tolist() == np.searchsorted(cuts, codes, side="right").tolist()
+
+
+def test_codes_beyond_infinity_are_no_numbers_and_warn_of_nothing():
+    """Cells are cut between codes, and a cut may lie anywhere; pytest makes an error of the warning."""
+    codes = np.array([0x7F80_0000, 0x7F80_0001, 0x7FFF_FFFF], dtype=np.int64)
+    values = numbers_of_codes(codes, "float32")
+    assert values[0] == math.inf
+    assert np.isnan(values[1:]).all()

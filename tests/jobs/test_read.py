@@ -140,6 +140,13 @@ output: {{format: parquet, path: out}}
         text = GOOD.replace('{"A, B": {after: 5 seconds}}', "{path: A -> B, lengths: 5 seconds}")
         assert read(text, tmp_path).join.arguments["within"] == dt.path("A -> B", "5 seconds")
 
+    def test_windows_of_the_nearest(self, tmp_path):
+        text = changed("kind: window", "kind: nearest").replace("on: A.obj = B.obj", "on: ABS(A.obj - B.obj)")
+        window = 'window: {"A, B": [-5 seconds, 0 seconds]}\n  k: 3'
+        found = read(text.replace('within: {"A, B": {after: 5 seconds}}', window), tmp_path).join.arguments
+        bounds = {("A", "B"): ("-5 seconds", "0 seconds")}
+        assert found == {"on": "ABS(A.obj - B.obj)", "time": "ts", "window": bounds, "k": 3}
+
     def test_criteria(self, tmp_path):
         text = """
 inputs: {R: {format: csv, path: r}, S: {format: csv, path: s}}
@@ -217,6 +224,13 @@ BROKEN = {
         ["spark.conf is 'many'", "mapping"],
     ),
     "an input that is not there": (changed("  time: ts\n", "  time: ts\n  inputs: [A, Bee]\n"), 22, ["'Bee'", "A, B"]),
+    "a window of no inputs, of the nearest": (
+        changed("kind: window", "kind: nearest")
+        .replace("on: A.obj = B.obj", "on: ABS(A.obj - B.obj)")
+        .replace('within: {"A, B"', 'window: {"A, X"'),
+        22,
+        ["'A, X'", "two of the inputs A, B"],
+    ),
     "a window of no inputs": (changed('"A, B"', '"A, X"'), 22, ["'A, X'", "two of the inputs A, B"]),
     "sql and kind": (changed("  kind: window", "  kind: window\n  sql: SELECT 1"), 19, ["both sql and kind"]),
     "neither sql nor kind": (changed("  kind: window\n", ""), 19, ["neither sql nor kind", "theta"]),

@@ -12,7 +12,7 @@ from dovetail.columns.layout import CELL_NUMBER, COUNTERS, TURN
 from dovetail.columns.segments import binary_column, pack
 from dovetail.families.nearest.fitting import fit
 from dovetail.families.nearest.join_stages import METRICS, BroadcastStage, MergeStage
-from dovetail.families.nearest.line import LineRouting, by_hash
+from dovetail.families.nearest.line import LineRouting, by_hash, for_everybody
 from dovetail.families.nearest.line_stages import LineFitStage, LineJoinStage, LineRouteStage
 from dovetail.families.nearest.router import Routing, without_sample
 from dovetail.families.nearest.spec import ANSWERING, ASKING
@@ -60,7 +60,7 @@ def play(
     case: Case, *, partitions: int, sample: bool = True, share: int = 1, tasks: int = 2, few: bool = False
 ) -> tuple[Answers, dict[str, int]]:
     """The answers, and the counters."""
-    if case.spec.metric == "line" and (sample or case.spec.keys):
+    if case.spec.window is not None or (case.spec.metric == "line" and (sample or case.spec.keys)):
         return _play_line(case, partitions=partitions, sample=sample, share=share, tasks=tasks, few=few)
     asking, answering = sides(case, few=few)
     routing = without_sample(case.spec, partitions)
@@ -104,7 +104,8 @@ def _play_line(
 ) -> tuple[Answers, dict[str, int]]:
     asking, answering = sides(case, few=few)
     asking = asking.select(range(asking.num_columns - 1))
-    routing = line_routing(case, asking, answering, partitions, share) if sample else by_hash(partitions)
+    unknown = for_everybody if case.spec.window is not None and not case.spec.keys else by_hash
+    routing = line_routing(case, asking, answering, partitions, share) if sample else unknown(partitions)
     packed = routing.to_buffer().to_pybytes()
     cells: dict[int, list[pa.RecordBatch]] = defaultdict(list)
     for side, batch in ((ANSWERING, answering), (ASKING, asking)):

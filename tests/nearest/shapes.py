@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 from hypothesis import strategies as st
 
+from dovetail.columns.codes import HIGHEST, LOWEST
 from dovetail.families.nearest.spec import NearestSpec
 from dovetail.reference import nearest
 
@@ -44,6 +45,7 @@ class Case:
         found = nearest.nearest_join(
             self.rows, self.others, self.measure(), k=self.spec.k, keys=["k"] if self.spec.keys else [],
             within=self.spec.within, ties=self.spec.ties, how="left" if self.spec.keep else "inner",
+            time="t", window=self.spec.window,
         )  # fmt: skip
         return [(row["n"], other, far, rank) for row, other, far, rank in found]
 
@@ -51,7 +53,8 @@ class Case:
         """Keys and coordinates, as Spark sends them."""
         kind = pa.int64() if self.spec.whole else pa.float64()
         found = [pa.array([row["k"] for row in rows], pa.string())] if self.spec.keys else []
-        return found + [pa.array([row[name] for row in rows], kind, from_pandas=False) for name in self.columns]
+        found += [pa.array([row[name] for row in rows], kind, from_pandas=False) for name in self.columns]
+        return found + ([pa.array([row["t"] for row in rows], pa.int64())] if self.spec.window else [])
 
     def payload(self, rows: list[Row]) -> list[pa.Array[Any]]:
         """The columns of the answering rows."""
@@ -70,9 +73,16 @@ def seen(other: Row | None) -> Any:
     return None if other is None else (other["k"], other["v"])
 
 
+def ordered(pair: tuple[int, int]) -> tuple[int, int]:
+    return min(pair), max(pair)
+
+
 @st.composite
-def cases(draw: st.DrawFn, *, metrics: tuple[str, ...] = ("whole", "line", "plane", "space"), most: int = 30) -> Case:
-    """A drawn join."""
+def cases(
+    draw: st.DrawFn, *, metrics: tuple[str, ...] = ("whole", "line", "plane", "space"), most: int = 30,
+    timed: bool | None = None, odd_times: bool = True,
+) -> Case:  # fmt: skip
+    """A drawn join; `timed` tells whether it has a window of time, which is drawn as well otherwise."""
     metric = draw(st.sampled_from(metrics))
     dims = {"plane": 2, "space": 3, "earth": 2}.get(metric, 1)
     if metric == "whole":
@@ -82,20 +92,26 @@ def cases(draw: st.DrawFn, *, metrics: tuple[str, ...] = ("whole", "line", "plan
     else:
         small = st.integers(-4, 4).map(float)
         number = small | small | st.sampled_from(_ODD) | st.floats(-100, 100) | st.sampled_from([1e6, 1e6 + 1])
+    timed = draw(st.booleans()) if timed is None else timed
+    time = st.integers(0, 40) | st.none()
+    if odd_times:
+        time |= st.sampled_from([HIGHEST, LOWEST, HIGHEST - 5])
     key = st.sampled_from(["a", "b", None]) if draw(st.booleans()) else st.just("a")
 
     def side(size: int) -> list[Row]:
         rows = []
         for n in range(size):
             place = {name: draw(number) for name in NAMES[:dims]}
-            rows.append({"k": draw(key), "v": draw(st.sampled_from([None, 1, 2, 3, n])), **place, "n": n})
+            rows.append({"k": draw(key), "v": draw(st.sampled_from([None, 1, 2, 3, n])), **place, "n": n, "t": None})
+            if timed:
+                rows[-1]["t"] = draw(time)
         return rows
 
     rows, others = side(draw(st.integers(0, most))), side(draw(st.integers(0, most)))
     # Answering rows are ordered by k and v alone, so that "first" has ties that only rows alike remain in.
     for other in others:
         del other["n"]
-        place = {name: other.pop(name) for name in NAMES[:dims]}
+        place = {name: other.pop(name) for name in (*NAMES[:dims], "t")}
         other.update(place)
     factors = tuple(draw(st.sampled_from([1.0, 0.5, 3.0])) for _ in range(dims)) if dims > 1 else (1.0,)
     within: Any = draw(st.none() | (st.integers(0, 9) if metric == "whole" else st.floats(0, 9)))
@@ -114,5 +130,6 @@ def cases(draw: st.DrawFn, *, metrics: tuple[str, ...] = ("whole", "line", "plan
         order=(0, 1),
         texts=0,
         distance=pa.int64() if metric == "whole" else pa.float64(),
+        window=draw(st.tuples(st.integers(-12, 12), st.integers(-12, 12)).map(ordered)) if timed else None,
     )
     return Case(spec, rows, others)

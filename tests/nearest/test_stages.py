@@ -206,3 +206,31 @@ def test_a_key_that_shares_a_hash_with_a_heavy_one(dims: int, monkeypatch: pytes
         other.update(k="b", x=0.1 + at / 1000)
     found, _ = play(case, partitions=8, few=True)
     assert comparable(found) == comparable(expected(case))
+
+
+@pytest.mark.parametrize("window", [(-20, 0), (30, 60), (-2000, 2000)])
+def test_cells_of_time_copy_few_rows(window: tuple[int, int]) -> None:
+    """A short window cuts time into many cells; a long one into few, whose asking rows several tasks share."""
+    case = plane(1200, 2, 3)
+    for rows in (case.rows, case.others):
+        for at, row in enumerate(rows):
+            row["t"] = at
+    case = replace(case, spec=replace(case.spec, window=window))
+    found, counted = play(case, partitions=6)
+    assert comparable(found) == comparable(expected(case))
+    assert counted["cells"] >= 2
+    assert counted["rows_boxes"] == 1200
+    short = window[1] - window[0] < 100
+    assert counted["rows_points"] <= (2 if short else counted["cells"]) * 1200
+    assert not short or counted["cells"] >= 5
+
+
+def test_without_a_sample_or_a_key_answering_rows_go_everywhere() -> None:
+    case = plane(60, 2, 4)
+    for rows in (case.rows, case.others):
+        for at, row in enumerate(rows):
+            row["t"] = at
+    case = replace(case, spec=replace(case.spec, window=(-9, 9)))
+    found, counted = play(case, partitions=3, sample=False)
+    assert comparable(found) == comparable(expected(case))
+    assert (counted["rows_points"], counted["rows_boxes"]) == (180, 60)

@@ -56,6 +56,7 @@ def test_the_kept_checkpoints_are_small_and_those_of_the_present_format():
     assert {folder.name for folder in (KEPT / f"format-{FORMAT}").iterdir()} == set(JOINS)
 
 
+@pytest.mark.in_turns
 @by_rows
 @pytest.mark.parametrize("name", JOINS)
 def test_a_kept_checkpoint_is_read_and_gone_on_from(spark, tmp_path, name):
@@ -132,6 +133,18 @@ CHANGED = {
     "approx": (
         lambda inputs: dt.approx_join(inputs, on="A.k = B.k", memory=600, seed=1, partitions=1),
         "the memory was '500 rows' and is '600 rows'",
+    ),
+    "aggregate": (
+        lambda inputs: dt.aggregate_join(
+            inputs, on="A.k = B.k", by="A", time="ts", within="4 seconds", agg={"b": "max(B.id)"}
+        ),
+        "the aggregates was 'max(B.id) AS b, sum(B.v) AS n' and is 'max(B.id) AS b'",
+    ),
+    "nearest": (
+        lambda inputs: dt.nearest_join(
+            inputs, on="A.k = B.k AND ABS(A.v - B.v)", k=3, how="left", time="ts", window="4 seconds"
+        ),
+        "the k was '2' and is '3'",
     ),
 }
 

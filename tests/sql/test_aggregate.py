@@ -37,6 +37,19 @@ def test_the_call():
     assert call.inputs[0].conditions == ("(`t`.`x` > 3)",)
 
 
+def test_a_window_of_time():
+    text = "SELECT t.k, n FROM t AGGREGATE JOIN q {} COMPUTE count(*) AS n {} WHERE n > 2"
+    call = only(text.format("ON q.k = t.k", "WINDOW (t, q) BETWEEN -10 SECONDS AND 0 SECONDS TIME t.ts, q.ts"))
+    assert call.options["on"] == "q.k = t.k"
+    assert call.options["within"] == {("t", "q"): ("-10 SECONDS", "0 SECONDS")}
+    assert call.options["time"] == {"t": "ts", "q": "ts"}
+    call = only(text.format("", "WINDOW = 5 MINUTES TIME ts"))
+    assert (call.options["on"], call.options["within"]) == (None, "5 MINUTES")
+    window = "COMPUTE count(*) AS n WINDOW = 5 SECONDS TIME ts"
+    assert only(f"SELECT n FROM t AGGREGATE JOIN (SELECT * FROM q) AS q {window}").options["on"] is None
+    assert only(f"SELECT n FROM t AGGREGATE JOIN some.base q {window}").options["agg"] == {"n": "count(*)"}
+
+
 def test_inner_leaves_rows_out():
     text = "SELECT 1 FROM t {} AGGREGATE JOIN q ON q.k = t.k COMPUTE count(*) AS n"
     assert only(text.format("INNER")).options["how"] == "inner"
@@ -67,7 +80,18 @@ def test_a_table_may_be_called_aggregate():
         ("SELECT 1 FROM t AGGREGATE JOIN q ON q.k = t.k COMPUTE count(*) AS n, max(q.y) AS N", "two aggregates"),
         ("SELECT 1 FROM t AGGREGATE JOIN q ON q.k = t.k COMPUTE count(*) AS X", "as a column on the left"),
         ("SELECT 1 FROM t AGGREGATE JOIN q ON q.k = t.k COMPUTE count(*) AS n JOIN r ON t.k < r.z", "a join behind"),
-        ("SELECT 1 FROM t AGGREGATE JOIN q ON q.k = t.k COMPUTE count(*) AS n WINDOW = 5 SECONDS", "together with"),
+        ("SELECT 1 FROM t AGGREGATE JOIN q ON q.k = t.k COMPUTE count(*) AS n WINDOW = 5 SECONDS", "the time of t is"),
+        ("SELECT 1 FROM t AGGREGATE JOIN q ON COMPUTE count(*) AS n", "is missing"),
+        (
+            "SELECT 1 FROM t JOIN r ON t.k = r.k AGGREGATE JOIN q ON q.k = t.k COMPUTE count(*) AS n "
+            "WINDOW = 5 SECONDS TIME ts",
+            "together with a WINDOW clause",
+        ),
+        ("SELECT 1 FROM t AGGREGATE JOIN q COMPUTE count(*) AS n WINDOW (t, z) = 5 SECONDS TIME ts", "z"),
+        (
+            "SELECT 1 FROM t AGGREGATE JOIN q COMPUTE count(*) AS n WINDOW = 5 SECONDS TIME ts SHED HARVEST",
+            "together with",
+        ),
     ],
 )
 def test_refusals(text, words):

@@ -39,6 +39,17 @@ def test_the_call():
     assert call.inputs[1].conditions == ()
 
 
+def test_a_window_of_time():
+    call = only(
+        "SELECT r.k, s.k FROM r NEAREST 3 JOIN s ON s.k = r.k AND ABS(r.x - s.x) TIES FIRST "
+        "WINDOW (r, s) BETWEEN -10 AND 3 TIME y WHERE r.x > 3"
+    )
+    assert call.options == {
+        "on": "s.k = r.k AND ABS(r.x - s.x)", "k": 3, "ties": "first", "how": "inner", "time": {"r": "y", "s": "y"},
+        "window": {("r", "s"): (-10, 3)},
+    }  # fmt: skip
+
+
 def test_sides_and_defaults():
     text = "SELECT 1 FROM r {} JOIN s ON ABS(r.x - s.x)"
     assert only(text.format("NEAREST")).options["k"] == 1
@@ -71,7 +82,8 @@ def test_a_table_may_be_called_nearest():
         ("SELECT 1 FROM r NEAREST 2 JOIN s ON ABS(r.x - s.x) TIES", "a word behind TIES"),
         ("SELECT 1 FROM r NEAREST 2 JOIN s ON ABS(r.x - s.x) JOIN u ON r.k = u.k", "a join behind"),
         ("SELECT 1 FROM r NEAREST 2 JOIN d ON ABS(r.x - d.x)", "d has a column distance"),
-        ("SELECT 1 FROM r NEAREST 2 JOIN s ON ABS(r.x - s.x) WINDOW = 5 SECONDS", "together with"),
+        ("SELECT 1 FROM r NEAREST 2 JOIN s ON ABS(r.x - s.x) WINDOW = 5 SECONDS", "the time of r is not clear"),
+        ("SELECT 1 FROM r NEAREST JOIN s ON ABS(r.x - s.x) WITHIN MEMORY 5 ROWS", "together with"),
         ("SELECT 1 FROM (r NEAREST 2 JOIN s ON ABS(r.x - s.x))", "in parentheses"),
     ],
 )

@@ -14,7 +14,7 @@ from dovetail.families.window.graph import Within
 from dovetail.plan.aggregate import HOWS, Options, check_by, check_small, plan_aggregate
 from dovetail.plan.aggregate_calls import read_calls
 from dovetail.plan.aggregate_pairs import check_compared, reasons_for_pairs, used_columns
-from dovetail.plan.aggregate_window import AskedWindow, check_two_streams, read_window
+from dovetail.plan.asked_window import AskedWindow, check_two_streams, read_window
 from dovetail.plan.broadcast import Broadcast
 from dovetail.plan.time_columns import check_final_times
 
@@ -53,9 +53,10 @@ def aggregate_join(
     agg : dict of str to str
         Aggregates over the matched rows, by the name of their column: ``count``, ``sum``, ``avg``, ``min``, ``max``,
         ``min_by``, ``max_by``, ``first(x ORDER BY y)``, ``last(x ORDER BY y)``, ``stddev``, ``variance`` and their
-        forms ``_samp`` and ``_pop``, ``count_if``, ``bool_or``, ``bool_and``, each over any expression of the matched
-        input.  Any other aggregate of Spark, such as ``median``, ``count(DISTINCT x)`` or
-        ``slice(collect_list(x), 1, 10)``, is computed from the pairs.
+        forms ``_samp`` and ``_pop``, ``count_if``, ``bool_or``, ``bool_and``, ``median``, ``percentile``,
+        ``percentile_approx``, ``count(DISTINCT x)`` and ``approx_count_distinct``, each over any expression of the
+        matched input.  Any other aggregate of Spark, such as ``mode`` or ``slice(collect_list(x), 1, 10)``, is computed
+        from the pairs.
     how : str, default "left"
         ``left`` keeps rows without a match, with a count of 0 and NULL for the rest; ``inner`` leaves them out.
     time : str or dict of str to str, optional
@@ -124,7 +125,7 @@ def aggregate_join(
     <BLANKLINE>
     """
     from dovetail.spark.frames import check_inputs, is_ansi
-    from dovetail.spark.joins.aggregate import aggregate_frame, narrowed, typed_calls
+    from dovetail.spark.joins.aggregate import aggregate_frame, narrowed, settled, typed_calls
     from dovetail.spark.joins.aggregate_pairs import check_calls, pairs_frame
     from dovetail.spark.joins.conditions import condition_text
     from dovetail.spark.joins.theta import theta_facts
@@ -138,8 +139,11 @@ def aggregate_join(
         raise ArgumentError(f"sample={sample!r}", accepted="True or False")
     columns = {alias: frame.columns for alias, frame in frames.items()}
     other = next(alias for alias in frames if alias != by)
-    window = read_window(time, within, input_columns(frames), by, other)
-    calls = read_calls(agg, columns, by=by)
+    window = read_window(
+        time, within, input_columns(frames), by, other,
+        hint="a condition such as q.ts BETWEEN t.ts - INTERVAL 10 SECONDS AND t.ts needs neither",
+    )  # fmt: skip
+    calls = settled(frames, other, read_calls(agg, columns, by=by))
     text = _condition(None if on is None else condition_text(on, frames), window)
     predicate = parse(text, columns)
     facts = theta_facts(frames, predicate)

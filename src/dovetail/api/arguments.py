@@ -37,11 +37,14 @@ WINDOW: Elsewhere = {
     "watermark": ("lateness=", "lateness='1 minute', or withWatermark on the streams"),
 }
 
+_WATERMARK = ("a watermark on each stream", "frame.withWatermark('ts', '10 seconds')")
 _AGG = ("agg=, aggregates by the name of their column", "agg={'n': 'count(*)', 'mean': 'avg(q.price)'}")
 AGGREGATE: Elsewhere = {
     **CONDITION,
     **dict.fromkeys(("aggs", "aggregates", "aggregate", "compute", "select"), _AGG),
     **dict.fromkeys(("group_by", "groupBy", "groupby", "keys"), ("by=, the alias of an input", "by='t'")),
+    **dict.fromkeys(("window", "tolerance"), ("within=, beside time=", "time='ts', within='10 seconds'")),
+    **dict.fromkeys(("watermark", "lateness"), _WATERMARK),
 }
 
 _DISTANCE = ("on=, a distance between the inputs", "on='HYPOT(r.x - s.x, r.y - s.y)', or on='ABS(r.ts - s.ts)'")
@@ -51,6 +54,7 @@ NEAREST: Elsewhere = {
     **dict.fromkeys(("left_by", "right_by", "using"), ("by=", "by='k', or by={'r': 'k', 's': 'key'}")),
     **dict.fromkeys(("n", "n_neighbors", "n_neighbours", "neighbors", "neighbours", "limit"), ("k=", "k=3")),
     **dict.fromkeys(("tolerance", "max_distance", "radius"), ("within=", "within=500 is the largest distance")),
+    **dict.fromkeys(("watermark", "lateness"), _WATERMARK),
 }
 
 _INNER = ("inner joins, which need no how=", "sample the inner join")

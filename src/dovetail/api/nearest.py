@@ -14,8 +14,12 @@ from dovetail.conditions.nearness import parse_nearness, with_keys
 from dovetail.errors import ArgumentError
 from dovetail.families.asof.spec import names_of
 from dovetail.families.nearest.spec import Ties
+from dovetail.families.window.graph import Within as TimeWindow
+from dovetail.plan.asked_window import read_window
 from dovetail.plan.broadcast import Broadcast
-from dovetail.plan.nearest import HOWS, Options, Within, check_inputs, plan_nearest
+from dovetail.plan.nearest import check_inputs, plan_nearest
+from dovetail.plan.nearest_plan import HOWS, Options, Within
+from dovetail.plan.time_columns import check_final_times
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -31,6 +35,8 @@ def nearest_join(
     by: Names | None = None,
     ties: Ties = "all",
     how: str = "inner",
+    time: str | Mapping[str, str] | None = None,
+    window: TimeWindow | None = None,
     partitions: int | None = None,
     broadcast: Broadcast = None,
     sample: bool = True,
@@ -42,7 +48,8 @@ def nearest_join(
     ----------
     inputs : dict of str to DataFrame or str
         A mapping from an alias to a DataFrame, or to the name of a table or view; two of them.  The first may be a
-        stream beside a static second one, which each micro-batch reads as it then is.
+        stream beside a static second one, which each micro-batch reads as it then is, and both may be streams, with
+        `window`.
     on : str or Column
         The distance.  ``ABS(r.x - s.x)`` on a line, for numbers, dates, timestamps and intervals;
         ``HYPOT(r.x - s.x, r.y - s.y)`` in the plane; ``SQRT(POW(r.x - s.x, 2) + ...)``, or in short
@@ -62,6 +69,13 @@ def nearest_join(
     how : str, default "inner"
         ``left`` also gives rows without any neighbour: of a key that the second input does not have, with nothing
         `within` the distance, or without a place.
+    time : str or dict of str to str, optional
+        The time column of both inputs, or a mapping from an alias to a name, for `window`.
+    window : str, timedelta, int or dict, optional
+        How far apart in time a row and its neighbours may be, as `within` of :func:`window_join` says it: one length
+        for both directions, or ``{("r", "s"): ("-10 minutes", "0 minutes")}``, which bounds the second time less the
+        first.  The k nearest are those among the rows of the window.  Two streams need it, and timestamps with a
+        watermark: a row comes out once its window has closed.
     partitions : int, optional
         The number of shuffle partitions; the session's by default.
     broadcast : str or False, optional
@@ -89,7 +103,7 @@ def nearest_join(
     UnsupportedTypeError
         If the distance is between values of a type that has none.
     UnboundedJoinError
-        If the second input is a stream.
+        If the second input is a stream beside a static one, or two streams have no `window`, or no watermark.
 
     See Also
     --------
@@ -124,6 +138,8 @@ def nearest_join(
     from dovetail.spark.joins.conditions import condition_text
     from dovetail.spark.joins.nearest import measured_distance, nearest_frame
     from dovetail.spark.joins.theta import theta_facts
+    from dovetail.spark.joins.window import input_columns
+    from dovetail.spark.time_columns import time_column
 
     frames = check_frames(inputs, named)
     aliases = check_inputs(tuple(frames))
@@ -131,14 +147,21 @@ def nearest_join(
     if not isinstance(sample, bool):
         raise ArgumentError(f"sample={sample!r}", accepted="True or False")
     columns = {alias: tuple(frame.columns) for alias, frame in frames.items()}
+    asked = read_window(
+        time, window, input_columns(frames), *aliases, argument="window",
+        hint="for the nearest in time, on='ABS(r.ts - s.ts)' needs neither",
+    )  # fmt: skip
     nearness = parse_nearness(condition_text(on, frames), columns)
     if by is not None:
         nearness = with_keys(nearness, _equalities(frames, by))
     measured = measured_distance(frames, nearness.distance)
     facts = theta_facts(frames, nearness.predicate)
     plan = plan_nearest(
-        aliases, nearness, facts, measured, options, columns=columns, within=within, broadcast=broadcast, sample=sample
-    )
+        aliases, nearness, facts, measured, options, columns=columns, within=within, broadcast=broadcast, sample=sample,
+        window=asked,
+    )  # fmt: skip
+    if plan.two_streams and asked is not None:
+        check_final_times([time_column(alias, frames[alias], name) for alias, name in asked.columns])
     return nearest_frame(frames, plan)
 
 

@@ -126,7 +126,8 @@ def float_values(codes: Codes, kind: Kind) -> npt.NDArray[np.float64]:
     if kind == "float32":
         small = np.clip(codes, -(1 << 31), (1 << 31) - 1).astype(np.int32)
         bits = np.where(small < 0, small ^ np.int32(_ENDS_32[2]), small).astype(np.int32)
-        values: npt.NDArray[np.float64] = bits.view(np.float32).astype(np.float64)
+        with np.errstate(invalid="ignore"):  # some codes beyond the infinities are signalling NaNs
+            values: npt.NDArray[np.float64] = bits.view(np.float32).astype(np.float64)
         return values
     return np.where(codes < 0, codes ^ np.int64(_ENDS_64[2]), codes).view(np.float64)
 
@@ -331,3 +332,38 @@ def cuts_passed(cuts: Codes, codes: Codes) -> Codes:  # pragma: no cover - compi
             passed += np.int64(cuts[c] <= code)
         out[i] = passed
     return out
+
+
+def moved(times: Codes, by: int) -> Codes:
+    """Times moved by a length, as far as there are any.
+
+    Examples
+    --------
+    >>> moved(np.array([5, 2**63 - 2]), 3).tolist() == [8, 2**63 - 1]
+    True
+    """
+    if by >= 0:
+        return np.where(times > HIGHEST - by, HIGHEST, times + by)
+    return np.where(times < LOWEST - by, LOWEST, times + by)
+
+
+def window_ends(times: Codes, low: int, high: int) -> tuple[Codes, Codes]:
+    """The first and the last time from each one + `low` up to it + `high`; where there is none, the last is earlier.
+
+    Examples
+    --------
+    >>> [end.tolist() for end in window_ends(np.array([5, 9]), -3, 0)]
+    [[2, 6], [5, 9]]
+    """
+    first, last = moved(times, low), moved(times, high)
+    beyond = times > HIGHEST - low if low > 0 else times < LOWEST - high if high < 0 else None
+    if beyond is not None and beyond.any():
+        first, last = np.where(beyond, HIGHEST, first), np.where(beyond, LOWEST, last)
+    return first, last
+
+
+def codes_within(column: pa.Array[Any], kind: Kind) -> Codes:
+    """Codes that order one column; strings and wide decimals are ranked."""
+    if kind != "rank":
+        return order_codes(column, kind)
+    return joint_codes(column, column.slice(0, 0))[0]

@@ -6,14 +6,16 @@ segment carries its own schema, so a reader needs to know nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+
+Routing = TypeVar("Routing")
 
 BLOCK_ROWS = 1 << 20
 BLOCK_BYTES = 128 << 20
@@ -192,6 +194,25 @@ def blocks(
             held, held_rows, held_bytes = [], 0, 0
     if held:
         yield concat(held)
+
+
+def routed_blocks(
+    known: bytes | None, batches: Iterable[pa.RecordBatch], read: Callable[[pa.Buffer], Routing]
+) -> Iterator[tuple[Routing, pa.RecordBatch]]:
+    """The rows of a task in large blocks, each with the routing; nothing where there are no rows.
+
+    Examples
+    --------
+    >>> rows = pa.RecordBatch.from_pydict({"x": [1, 2]})
+    >>> [(routing, block.num_rows) for routing, block in routed_blocks(b"ab", [rows], lambda packed: packed.size)]
+    [(2, 2)]
+    """
+    packed, rows = routing_and_rows(known, batches)
+    if packed is None:
+        return
+    routing = read(packed)
+    for block in blocks(rows):
+        yield routing, block
 
 
 def nulls(size: int, kind: pa.DataType) -> pa.Array[Any]:

@@ -165,6 +165,9 @@ def _calls() -> _Calls:
         "windows of rows": lambda inputs: dt.theta_join(inputs, on=band, window=100),
         "windows of time": lambda inputs: dt.window_join(inputs, on=equal, time="t", within="5 seconds"),
         "windows and a band": lambda inputs: dt.window_join(inputs, on=band, time="t", within="5 seconds", how="left"),
+        "windows, as printed": lambda inputs: dt.window_join(
+            inputs, on=equal, time="t", within="5 seconds", algorithm="pipeline"
+        ),
         "as-of by key": lambda inputs: dt.asof_join(inputs, time="t", by=["s", "k"], broadcast=False),
         "as-of by time": lambda inputs: dt.asof_join(inputs, time="t", direction="nearest", broadcast=False),
         "as-of, the rest": lambda inputs: dt.asof_join(inputs, time="x", how="full", direction="forward"),
@@ -183,6 +186,11 @@ def _calls() -> _Calls:
         "aggregates": (f"{equal} AND S.x <= R.x", sums, False),
         "aggregates of two ranges": ("S.x <= R.x AND S.y >= R.y", sums, "S"),
         "overlaps": ("S.x <= R.z AND S.z >= R.x", {"n": "count(*)"}, False),
+        "percentiles": (
+            f"{equal} AND S.x <= R.x",
+            {"m": "median(S.x)", "p": "percentile_approx(S.k, 0.5)", "d": "count(DISTINCT S.s)"},
+            False,
+        ),
     }
     for name, (on, agg, small) in aggregates.items():
         batch[name] = lambda inputs, on=on, agg=agg, small=small: dt.aggregate_join(  # type: ignore[misc]
@@ -198,7 +206,10 @@ def _calls() -> _Calls:
         batch[name] = lambda inputs, on=on, ties=ties: dt.nearest_join(  # type: ignore[misc]
             inputs, on=on, k=3, ties=ties, broadcast=False
         )
-    policies = ("prob", "prob_hash", "arrpj", "raj", "raj_hash")
+        batch[f"{name}, in a window"] = lambda inputs, on=on: dt.nearest_join(  # type: ignore[misc]
+            inputs, on=on, k=3, time="t", window="5 seconds", broadcast=False
+        )
+    policies = ("prob", "prob_hash", "arrpj", "raj", "raj_hash", "raj_printed")
     for policy in policies:
         batch[f"samples, {policy}"] = lambda inputs, policy=policy: dt.approx_join(  # type: ignore[misc]
             inputs, on=equal, memory=100, policy=policy

@@ -60,7 +60,7 @@ def call_arguments(kind: str, node: Node, aliases: Sequence[str]) -> dict[str, A
 def _argument(kind: str, key: str, node: Node, aliases: Sequence[str]) -> object:
     if kind == "bestmatch" and key == "on":
         return _criteria(node)
-    if kind in ("window", "aggregate") and key == "within":
+    if (kind in ("window", "aggregate") and key == "within") or (kind == "nearest" and key == "window"):
         return _within(node, aliases)
     if kind == "theta" and key == "algorithm":
         return _algorithm(node)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from dovetail.columns.held import STREAM_CELLS
 from dovetail.columns.sampling import DENSE
 from dovetail.conditions.comparison import build_step
 from dovetail.conditions.forms import Predicate
 from dovetail.conditions.names import bare
-from dovetail.errors import ArgumentError, check_partitions, choice, unknown_alias
+from dovetail.errors import ArgumentError, UnknownNameError, check_partitions, choice, unknown_alias
 from dovetail.families.aggregate.spec import AggregateSpec, MeasureKind
-from dovetail.families.aggregate.stream import CELLS
 from dovetail.plan.aggregate_calls import Made, TypedCall, kinds_of
-from dovetail.plan.aggregate_window import AskedWindow
+from dovetail.plan.asked_window import AskedWindow
 from dovetail.plan.broadcast import Broadcast, Small, check_broadcast, smallest
 from dovetail.plan.theta import Facts
 
@@ -26,6 +26,8 @@ _WAYS: dict[MeasureKind, str] = {
     "float": "exact prefix sums or trees of partial sums",
     "moments": "trees of moments",
     "best": "trees of minima",
+    "distinct": "earlier occurrences in a wavelet matrix",
+    "quantile": "ranks in a wavelet matrix",
 }
 """How the kernel computes a measure, in words."""
 
@@ -99,11 +101,15 @@ class AggregatePlan:
 
     def _routing_text(self) -> str:
         if self.window is not None:
-            cells = f"{CELLS} cells by the keys" if self.spec.step.equalities else "one cell: there is no key"
+            cells = f"{STREAM_CELLS} cells by the keys" if self.spec.step.equalities else "one cell: there is no key"
             return f"{cells}; a row of {self.by} comes out once the watermark has passed the end of its window"
         if self.broadcast:
             return f"no shuffle: the whole of {self.broadcast.alias} goes to every task{self.broadcast.why}"
         where = f"{self.shuffle_partitions} shuffle partitions of packed segments"
+        if self.spec.gathered:
+            way = f"{self.other} to every cell, {self.by} to one"
+            way = "slices of the key hash" if self.spec.step.equalities else way
+            return f"{way}, where all its matches are; {where}; results in a second shuffle"
         if not self.sampled:
             way = (
                 "slices of the key hash"
@@ -144,7 +150,9 @@ def check_by(inputs: Sequence[str], by: object) -> str:
         )  # fmt: skip
     found = [alias for alias in inputs if isinstance(by, str) and alias.casefold() == by.casefold()]
     if not found:
-        raise unknown_alias(str(by), inputs, where=f"by={by!r}")
+        error = unknown_alias(str(by), inputs, where=f"by={by!r}")
+        hint = error.hint or "by= is the input whose rows come out; what must be equal goes into on="
+        raise UnknownNameError(error.given, accepted=error.accepted, hint=hint)
     return found[0]
 
 
@@ -207,7 +215,7 @@ def plan_aggregate(
         shuffle_partitions=options.partitions or facts.shuffle_partitions,
         filters=tuple((f.alias, f.sql) for f in predicate.filters if f.alias == other or not keep),
         hidden=hidden,
-        sampled=sample,
+        sampled=sample and not spec.gathered,
         broadcast=None if window is not None else _small(other, by, facts, options, broadcast),
         window=window,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import TypeAlias
 
@@ -15,6 +15,7 @@ from dovetail.conditions.comparison import KeyType, Kind
 from dovetail.conditions.tokens import AGGREGATES, read
 from dovetail.errors import ArgumentError, PredicateError, UnknownNameError, UnsupportedTypeError, closest
 from dovetail.families.aggregate.spec import Function, Measure, Output
+from dovetail.plan.aggregate_gathered import gathered_call
 
 _SPARK = Dialect.get_or_raise("spark")
 
@@ -33,8 +34,16 @@ ACCEPTED = (
     "a mapping from the name of a column to one aggregate over the matched rows, such as "
     "{'n': 'count(*)', 'mean': 'avg(q.price)'}"
 )
-FUNCTIONS = ", ".join(sorted(_SPELLINGS))
+FUNCTIONS = ", ".join(sorted([*_SPELLINGS, "approx_count_distinct", "median", "percentile", "percentile_approx"]))
+_ELSEWHERE = {
+    **dict.fromkeys(("nunique", "n_unique", "count_distinct", "countdistinct"), "count(DISTINCT q.x)"),
+    **dict.fromkeys(("quantile", "approx_quantile", "quantile_cont"), "percentile(q.x, 0.5)"),
+    **dict.fromkeys(("size", "len", "length"), "count(*)"),
+}
+"""What aggregates of pandas, polars and DuckDB are here."""
 
+
+_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
 
 Resolved: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
 """Spark SQL, and the columns in it, each with its alias."""
@@ -55,6 +64,14 @@ class Call:
     """Why it is."""
     uses: frozenset[tuple[str, str]] = frozenset()
     """The columns in it, each with its alias and as Spark SQL."""
+    fractions: tuple[float, ...] = ()
+    error: float | None = None
+    """Of a percentile: where in the order of the values, and the error of one that may be approximate."""
+
+    @property
+    def gathered(self) -> bool:
+        """Whether it needs all matches of a row in one place."""
+        return self.function in ("count_distinct", "percentile")
 
     @property
     def sql(self) -> str:
@@ -94,7 +111,8 @@ def read_calls(agg: object, columns: Mapping[str, Sequence[str]], *, by: str) ->
     folded: dict[str, str] = {by.casefold(): by}
     for name, text in agg.items():
         if not isinstance(name, str) or not name or not isinstance(text, str):
-            raise ArgumentError(f"agg holds {name!r}: {text!r}", accepted=ACCEPTED)
+            hint = "give the aggregate as SQL text" if isinstance(name, str) and name else None
+            raise ArgumentError(f"agg holds {name!r}: {text!r}", accepted=ACCEPTED, hint=hint)
         if name.casefold() in folded:
             other = folded[name.casefold()]
             what = f"the input {other!r}, which is a column of the result" if other == by else repr(other)
@@ -125,6 +143,12 @@ def _call(name: str, text: str, columns: Mapping[str, Sequence[str]], by: str) -
     pieces = _arguments(text, tokens[2:-1])
     function = _SPELLINGS.get(word)
     distinct = bool(pieces) and pieces[0].split()[0].upper() in ("DISTINCT", "ALL")
+    found = gathered_call(word, pieces)
+    if found is not None:
+        sql, uses = _resolved(name, found.argument, columns)
+        if all(alias != by for alias, _ in uses):
+            whole, _ = _nested(name, text, columns)
+            return Call(name, text, found.function, (sql,), whole, "", uses, found.fractions, found.error)
     if function is None or distinct:
         return _from_pairs(name, text, tokens, columns, distinct=distinct)
     if function == "count" and pieces == ["*"]:
@@ -175,7 +199,7 @@ def _from_pairs(
         raise ArgumentError(
             f"agg[{name!r}]={text!r}: {word} is not taken",
             accepted="one call such as avg(q.price), of " + FUNCTIONS + ", or of another aggregate of Spark",
-            hint=closest(word, sorted(AGGREGATES)),
+            hint=_ELSEWHERE.get(word) or closest(word, sorted(AGGREGATES)),
         )
     why = f"{text} is over distinct values" if distinct else f"{words[0]} needs the matches themselves"
     whole, uses = _nested(name, text, columns)
@@ -265,6 +289,10 @@ class Made:
             return Measure("count", (self._column(f"CASE WHEN ({sql}) THEN TRUE END", pa.bool_()),))
         if function in ("sum", "avg"):
             return self._sum(typed)
+        if function == "count_distinct":
+            return Measure("distinct", (self._ordered(typed, arguments[0]),))
+        if function == "percentile":
+            return self._percentile(typed)
         if function in ("min", "max", "min_by", "max_by", "bool_or", "bool_and"):
             places = tuple(self._ordered(typed, argument) for argument in arguments)
             return Measure("best", places, largest=function in ("max", "max_by", "bool_or"))
@@ -284,6 +312,14 @@ class Made:
             return Measure("float", (self._column(f"CAST(({sql}) AS DOUBLE)", pa.float64()),))
         raise _untaken(typed, argument, "numbers")
 
+    def _percentile(self, typed: TypedCall) -> Measure:
+        call, argument = typed.call, typed.arguments[0]
+        if call.error is None and argument.kind.startswith("decimal"):
+            place = self._column(f"CAST(({argument.sql}) AS DOUBLE)", pa.float64(), "float64")
+        else:
+            place = self._ordered(typed, argument)
+        return Measure("quantile", (place,), fractions=call.fractions, error=call.error)
+
     def _ordered(self, typed: TypedCall, argument: Argument) -> int:
         if argument.key is None:
             raise _untaken(typed, argument, "numbers, dates, times, strings, booleans and binary values")
@@ -301,6 +337,21 @@ def _untaken(typed: TypedCall, argument: Argument, accepted: str) -> Unsupported
         accepted=accepted,
         hint="cast the argument, or form the pairs with dt.theta_join and aggregate them with groupBy",
     )
+
+
+def from_pairs_by_type(typed: TypedCall) -> Call:
+    """The call of distinct values or of percentiles, from the pairs if kernels do not take its type."""
+    call, argument = typed.call, typed.arguments[0]
+    if call.function == "count_distinct":
+        good = argument.key is not None and "collate" not in argument.kind
+    elif call.error is None:
+        good = argument.kind.startswith(_NUMBERS) and typed.kind in ("double", "array<double>")
+    else:
+        kind = typed.arrow.value_type if pa.types.is_list(typed.arrow) else typed.arrow
+        good = argument.key is not None and argument.key.kind != "rank" and kind == argument.arrow
+    if good:
+        return call
+    return replace(call, function=None, why=f"{call.text} is over a value of type {argument.kind}")
 
 
 def kinds_of(made: Made) -> tuple[Kind | None, ...]:

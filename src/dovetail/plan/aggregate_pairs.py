@@ -45,6 +45,10 @@ def reasons_for_pairs(by: str, other: str, predicate: Predicate, facts: Facts, c
     reasons = [call.why for call in calls if call.function is None]
     reasons += [f"only Spark can evaluate {rest.sql}" for rest in facts.rests]
     step = build_step(list(facts.equalities), list(facts.comparisons), left=frozenset((other,)), how="left")
+    if len(step.axes) > 1:
+        reasons += [
+            f"{call.text} is asked of the matches in {len(step.axes)} ranges" for call in calls if call.gathered
+        ]
     if len(step.axes) > MOST_RANGES:
         reasons.append(f"the condition bounds the matches in {other} by {len(step.axes)} ranges")
     if reasons and facts.streams == {by}:

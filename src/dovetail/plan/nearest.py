@@ -4,155 +4,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import timedelta
 from decimal import Decimal
 
 import pyarrow as pa
 
-from dovetail.columns.sampling import DENSE
 from dovetail.columns.ties import tie_kind
 from dovetail.conditions.comparison import Key, KeyType, whole_bound
 from dovetail.conditions.distances import float_distance, is_distance
 from dovetail.conditions.durations import duration
 from dovetail.conditions.forms import Bound, Term
-from dovetail.conditions.names import bare
+from dovetail.conditions.names import bare, quoted
 from dovetail.conditions.nearness import Nearness
 from dovetail.errors import (
     ArgumentError,
     PredicateError,
     UnboundedJoinError,
     UnsupportedTypeError,
-    check_partitions,
-    choice,
-    is_whole,
     unknown_alias,
 )
 from dovetail.families.nearest.join_stages import DISTANCE, RANK
-from dovetail.families.nearest.spec import TIES, NearestSpec, Ties
+from dovetail.families.nearest.spec import NearestSpec
+from dovetail.plan.asked_window import AskedWindow, needs_window
 from dovetail.plan.broadcast import Broadcast, Small, check_broadcast, smallest
+from dovetail.plan.nearest_plan import Measured, NearestPlan, Options, Within
 from dovetail.plan.theta import Facts
-
-HOWS = ("inner", "left")
-MOST = 1_000_000
-"""The largest k."""
-
-_WAYS = {
-    "line": "sorted by it, one run of it for each row",
-    "euclidean": "in a k-d tree, searched from the nearest box outward",
-    "haversine": "in a k-d tree on the sphere, searched from the nearest box outward",
-}
-
-Within = int | float | Decimal | str | timedelta
-
-
-@dataclass(frozen=True)
-class Options:
-    """How a nearest join is to be run."""
-
-    k: int = 1
-    ties: Ties = "all"
-    how: str = "inner"
-    partitions: int | None = None
-
-    def __post_init__(self) -> None:
-        if not is_whole(self.k, most=MOST):
-            raise ArgumentError(f"k={self.k!r}", accepted=f"a whole number of at least 1 and at most {MOST:,}")
-        if self.ties not in TIES:
-            raise choice("ties", self.ties, TIES)
-        if self.how not in HOWS:
-            raise choice("how", self.how, HOWS)
-        check_partitions(self.partitions)
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What Spark knows of a distance: the type in which coordinates are compared, and that of the distance."""
-
-    kind: KeyType
-    distance: pa.DataType
-    unit: int = 1
-    """Codes of a coordinate in units of the distance."""
-    terms: tuple[tuple[Term, Term], ...] | None = None
-    """Terms whose difference is that of the given ones, where those are compared as something else."""
-
-
-@dataclass(frozen=True)
-class NearestPlan:
-    """What a call will do; :meth:`text` puts it into words."""
-
-    inputs: tuple[str, ...]
-    streams: frozenset[str]
-    nearness: Nearness
-    spec: NearestSpec
-    keys: tuple[tuple[Key, ...], tuple[Key, ...]]
-    """For each input its equality keys and its coordinates."""
-    texts: tuple[str, ...]
-    """Columns of the second input that only their text as JSON puts into an order."""
-    options: Options
-    shuffle_partitions: int
-    filters: tuple[tuple[str, str], ...] = ()
-    """(alias, condition) that drops rows of an input before the join."""
-    hidden: str | None = None
-    """The condition on the asking rows alone that must not drop them."""
-    given_within: Within | None = None
-    sampled: bool = True
-    broadcast: Small | None = None
-
-    @property
-    def one_shuffle(self) -> bool:
-        """Whether rows that ask find all they need in one cell: on a line whose values a sample has shown."""
-        return self.spec.metric == "line" and (self.sampled or bool(self.spec.keys))
-
-    def text(self) -> str:
-        """The plan as lines of text, most important first."""
-        asking, answering = self.inputs
-        mode = f"stream {asking} beside a static input" if self.streams else "batch"
-        lines = [f"nearest join, {mode}, how={self.options.how!r}"]
-        rows = [("for each", f"row of {asking}, the {self._wanted()}")]
-        rows += [("first", f"{alias} keeps rows where {bare(sql)}") for alias, sql in self.filters]
-        if self.nearness.predicate.equalities:
-            rows.append(("where", " AND ".join(bare(one.sql) for one in self.nearness.predicate.equalities)))
-        rows.append(("ties", self._ties_text()))
-        rows.append(("kernel", f"{answering} {_WAYS[self.spec.metric]}"))
-        rows.append(("routing", self._routing_text()))
-        return "\n".join([*lines, *[f"  {head:<10}{text}" for head, text in rows]])
-
-    def _wanted(self) -> str:
-        answering = self.inputs[1]
-        k = self.options.k
-        count = f"nearest row of {answering}" if k == 1 else f"{k} nearest rows of {answering}"
-        bound = "" if self.given_within is None else f", at most {self.given_within} away"
-        if self.nearness.strict and self.nearness.within is not None:
-            bound = bound.replace("at most", "less than")
-        return f"{count} by {self.nearness.distance.text}{bound}"
-
-    def _ties_text(self) -> str:
-        answering = self.inputs[1]
-        if self.options.ties == "all":
-            return "all rows that are as near as the last one"
-        return f"of equally near rows those that come first by the columns of {answering}, from left to right"
-
-    def _routing_text(self) -> str:
-        asking, answering = self.inputs
-        if self.broadcast:
-            return f"no shuffle: the whole of {self.broadcast.alias} goes to every task{self.broadcast.why}"
-        where = f"{self.shuffle_partitions} shuffle partitions of packed segments"
-        if not self.one_shuffle:
-            where += "; the nearest of all cells in a second"
-        if not self.sampled:
-            keyed = bool(self.spec.keys)
-            way = "slices of the key hash" if keyed else f"{answering} spread over the cells, {asking} to every cell"
-            return f"{way}; {where}"
-        if self.one_shuffle:
-            return (
-                f"cells cut at quantiles of a 1/{DENSE} sample of both sides, read within the same action; {asking} to "
-                f"one cell, {answering} to those where it may be among the {self.options.k} nearest; {where}"
-            )
-        return (
-            f"cells cut from a 1/{DENSE} sample of both sides, read within the same action; {asking} to the cells that "
-            f"may hold its {self.options.k} nearest, as near as in the sample of {answering}; {where}"
-        )
 
 
 def check_inputs(inputs: tuple[str, ...]) -> tuple[str, str]:
@@ -181,6 +57,7 @@ def plan_nearest(
     within: Within | None,
     broadcast: Broadcast,
     sample: bool,
+    window: AskedWindow | None = None,
 ) -> NearestPlan:
     """Decide how a nearest join runs, or say why it cannot.
 
@@ -198,6 +75,8 @@ def plan_nearest(
         The alias of the second input, if it is small enough to go to every task whole.
     sample
         Whether a sample of both sides may decide where rows go.
+    window
+        From which time to which a row looks.
     """
     asking, answering = check_inputs(inputs)
     if facts.rests:
@@ -230,6 +109,7 @@ def plan_nearest(
         texts=len(texts),
         distance=measured.distance,
         unit=measured.unit,
+        window=None if window is None else (window.low, window.high),
     )
     predicate = nearness.predicate
     return NearestPlan(
@@ -237,7 +117,7 @@ def plan_nearest(
         streams=facts.streams,
         nearness=nearness,
         spec=spec,
-        keys=_keys(inputs, facts, measured.terms or distance.terms, measured.kind),
+        keys=_keys(inputs, facts, measured.terms or distance.terms, measured.kind, window),
         texts=texts,
         options=options,
         shuffle_partitions=options.partitions or facts.shuffle_partitions,
@@ -245,7 +125,8 @@ def plan_nearest(
         hidden=" AND ".join(f"({f.sql})" for f in predicate.filters if f.alias == asking and keep) or None,
         given_within=nearness.within if within is None else within,
         sampled=sample,
-        broadcast=_small(asking, answering, facts, options, broadcast),
+        broadcast=_small(asking, answering, facts, options, broadcast, window),
+        window=window,
     )
 
 
@@ -262,7 +143,11 @@ def _order(types: tuple[pa.DataType, ...]) -> tuple[int, ...]:
 
 
 def _keys(
-    inputs: tuple[str, ...], facts: Facts, terms: tuple[tuple[Term, Term], ...], kind: KeyType
+    inputs: tuple[str, ...],
+    facts: Facts,
+    terms: tuple[tuple[Term, Term], ...],
+    kind: KeyType,
+    window: AskedWindow | None,
 ) -> tuple[tuple[Key, ...], tuple[Key, ...]]:
     def key(term: Term, ddl: str) -> Key:
         return Key(term.sql, ddl, term.alias)
@@ -276,6 +161,9 @@ def _keys(
     for own, other in terms:
         found[0].append(key(own, kind.ddl))
         found[1].append(key(other, kind.ddl))
+    if window is not None:
+        for keys, (alias, name) in zip(found, window.columns, strict=True):
+            keys.append(Key(f"{quoted(alias)}.{quoted(name)}", window.ddl, alias))
     return tuple(found[0]), tuple(found[1])
 
 
@@ -306,6 +194,7 @@ def _bound(within: Within | None, nearness: Nearness, measured: Measured) -> int
         raise UnsupportedTypeError(
             f"{shown}, no number, but the distance is one between values of type {kind.ddl}",
             accepted="a number, 0 or more",
+            hint="how far apart in time rows may be is window=, beside time=" if isinstance(given, str) else None,
         )
     if not is_distance(given):
         raise ArgumentError(shown, accepted="a finite number, 0 or more", hint="leave it out for any distance")
@@ -316,7 +205,9 @@ def _bound(within: Within | None, nearness: Nearness, measured: Measured) -> int
     return math.nextafter(limit, -math.inf) if strict else limit
 
 
-def _small(asking: str, answering: str, facts: Facts, options: Options, broadcast: Broadcast) -> Small | None:
+def _small(
+    asking: str, answering: str, facts: Facts, options: Options, broadcast: Broadcast, window: AskedWindow | None
+) -> Small | None:
     check_broadcast(broadcast)
     if broadcast and broadcast not in (asking, answering):
         raise unknown_alias(str(broadcast), (asking, answering), where=f"broadcast={broadcast!r}")
@@ -325,12 +216,18 @@ def _small(asking: str, answering: str, facts: Facts, options: Options, broadcas
             f"broadcast={asking!r} is the input that asks, whose rows every task would report again",
             accepted=f"broadcast={answering!r}, or False",
         )
+    if len(facts.streams) == 2:
+        if window is None:
+            raise needs_window(asking, answering, "window", "is nearer")
+        if broadcast:
+            raise ArgumentError(f"broadcast={broadcast!r} of two streams", accepted="no broadcast=")
+        return None
     if answering in facts.streams:
         raise UnboundedJoinError(
             f"the input {answering!r} is a stream: a nearer row may always come, so no answer would ever be final",
-            accepted=f"a static {answering!r}, beside a static or streaming {asking!r}",
-            hint="write the stream to a table, and join that; rows of two streams that are near in time as well are "
-            "those of dt.window_join",
+            accepted=f"a static {answering!r}, beside a static or streaming {asking!r}; or two streams, time= and "
+            "window=",
+            hint="write the stream to a table, and join that",
         )
     if asking in facts.streams or broadcast == answering:
         return Small(answering)

@@ -26,6 +26,8 @@ def nearest_join(
     within: Any = None,
     ties: str = "all",
     how: str = "inner",
+    time: str | None = None,
+    window: tuple[Any, Any] | None = None,
 ) -> list[tuple[Row, Row | None, Any, int | None]]:
     """For each row the k nearest of the others that agree with it in `keys`, nearest first, with distance and rank.
 
@@ -46,6 +48,10 @@ def nearest_join(
         equally near rows those that come first in the order of their columns, and counts 1, 2, 3.
     how : str, default "inner"
         ``left`` keeps rows without any.
+    time : str, optional
+        The column of the time of both, for `window`.
+    window : tuple, optional
+        How much later than a row the others may be, least and most; without a time a row has none.
 
     Examples
     --------
@@ -58,7 +64,8 @@ def nearest_join(
         found = []
         for other in others:
             far = distance(row, other)
-            if all(equal(row[key], other[key]) for key in keys) and _counts(far, within):
+            inside = window is None or time is None or _inside(row[time], other[time], window)
+            if inside and all(equal(row[key], other[key]) for key in keys) and _counts(far, within):
                 found.append((far, other))
         found.sort(key=cmp_to_key(_order) if ties == "first" else lambda pair: pair[0])
         kept = found[:k] if ties == "first" else [pair for at, pair in enumerate(found) if _reaches(found, at, k)]
@@ -74,6 +81,10 @@ def _counts(far: Any, within: Any) -> bool:
     if far is None or (isinstance(far, float) and not math.isfinite(far)):
         return False
     return bool(within is None or far <= within)
+
+
+def _inside(own: Any, other: Any, window: tuple[Any, Any]) -> bool:
+    return own is not None and other is not None and bool(window[0] <= other - own <= window[1])
 
 
 def _reaches(found: list[tuple[Any, Row]], at: int, k: int) -> bool:

@@ -219,7 +219,8 @@ def metrics(frame: DataFrame | StreamingQuery, *, timeout: float = 10.0) -> dict
         Pairs that the kernel found, before conditions that only Spark evaluates.  Of a nearest join: the neighbours
         that cells have found, of which the nearest come out.
     ``matches``
-        Of an aggregate join: the matches that its answers stand for, none of which was formed.
+        Of an aggregate join: the matches that its answers stand for, none of which was formed.  Of a nearest join of
+        two streams: the neighbours that came out.
     ``comparisons``
         Pairs of rows that were compared one by one: the paper's Cartesian products.
     ``rows_points``, ``rows_boxes``

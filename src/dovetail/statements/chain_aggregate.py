@@ -8,6 +8,7 @@ from dovetail.errors import in_statement
 from dovetail.statements.calls import Conditions, Facts, JoinCall, broadcast
 from dovetail.statements.steps import Keys, Step, columns_of, commuting
 from dovetail.statements.syntax.grammar import Slice
+from dovetail.statements.windows import asked_window
 
 
 def aggregate_call(step: Step, text: str, facts: Facts) -> JoinCall:
@@ -16,12 +17,17 @@ def aggregate_call(step: Step, text: str, facts: Facts) -> JoinCall:
     if compute is None:
         raise AssertionError("an aggregate join has aggregates")
     _refuse_further_joins(step, text)
+    if not step.join.on and not step.block.extras.windows:
+        raise in_statement(
+            text, step.join.slice.start, "ON is missing behind AGGREGATE JOIN", accepted="ON q.k = t.k AND q.x <= t.x",
+            hint="only a WINDOW clause behind COMPUTE makes it superfluous",
+        )  # fmt: skip
     conditions = Conditions(text, columns_of(step, facts))
     keys = Keys(step.inputs, facts)
     moved = commuting(step, conditions, keys, 0)
     asking = keys.inputs[0]
-    on = conditions.joined(step.join.on)
-    if asking.nested:
+    on = conditions.joined(step.join.on) if step.join.on else None
+    if asking.nested and step.join.on:
         parts = conditions.parsed(step.join.on).parts
         on = " AND ".join(f"({conditions.within(part.sql, keys.inputs)})" for part in parts)
     agg: dict[str, str] = {}
@@ -29,6 +35,7 @@ def aggregate_call(step: Step, text: str, facts: Facts) -> JoinCall:
         _refuse_double(step, text, name, at, agg, facts)
         agg[name] = at.of(text)
     options: dict[str, Any] = {"on": on, "by": asking.alias, "agg": agg, "how": "left" if compute.keep else "inner"}
+    options |= asked_window(step.block, text, facts, "within")
     options |= broadcast(step.block, tuple(keys.inputs))
     return JoinCall("aggregate", tuple(keys.inputs), options, step.slice, "it is an AGGREGATE JOIN", moved)
 

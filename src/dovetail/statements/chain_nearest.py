@@ -7,6 +7,7 @@ from typing import Any
 from dovetail.errors import in_statement
 from dovetail.statements.calls import Conditions, Facts, JoinCall, broadcast
 from dovetail.statements.steps import Keys, Step, columns_of, commuting
+from dovetail.statements.windows import asked_window
 
 _OWN = ("distance", "rank")
 """The columns of the result that belong to no relation."""
@@ -27,6 +28,7 @@ def nearest_call(step: Step, text: str, facts: Facts) -> JoinCall:
         parts = conditions.parsed(step.join.on).parts
         on = " AND ".join(f"({conditions.within(part.sql, keys.inputs)})" for part in parts)
     options: dict[str, Any] = {"on": on, "k": near.k, "ties": near.ties, "how": step.join.how}
+    options |= asked_window(step.block, text, facts, "window")
     options |= broadcast(step.block, tuple(keys.inputs))
     return JoinCall("nearest", tuple(keys.inputs), options, step.slice, "it is a NEAREST JOIN", moved)
 

@@ -7,7 +7,6 @@ inequality or a band connects the two sides, but no equality.  Everything else s
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -19,13 +18,11 @@ from dovetail.conditions.join_kind import How
 from dovetail.conditions.roles import Role
 from dovetail.errors import ArgumentError, in_statement, listing
 from dovetail.families.shedding.spec import Harvest, RandomDrop
-from dovetail.families.window.graph import after, path
 from dovetail.statements.calls import (
     Conditions,
     Facts,
     JoinCall,
     JoinInput,
-    alias_named,
     broadcast,
     group_alias,
     refuse_other_clauses,
@@ -33,8 +30,9 @@ from dovetail.statements.calls import (
     refuse_two_streams,
 )
 from dovetail.statements.chain import chain_calls
-from dovetail.statements.syntax.grammar import Shed, Slice, Window
+from dovetail.statements.syntax.grammar import Shed, Slice
 from dovetail.statements.syntax.statement import Block
+from dovetail.statements.windows import asks_in_window, times_of, windows_of
 
 _COMPARES = re.compile(r"[<>]|\bBETWEEN\b", re.IGNORECASE)
 
@@ -88,7 +86,7 @@ def decide(block: Block, text: str, facts: Facts, *, plain: bool = True) -> Deci
     >>> decide(read_statement(text).blocks[0], text, Facts({"R": ["x", "y"], "S": ["x", "y"]})).why
     'an equality connects all of R, S, which Spark does well'
     """
-    if block.extras:
+    if block.extras and not asks_in_window(block):
         if block.extras.shed is not None and not block.extras.windows:
             raise in_statement(
                 text,
@@ -142,8 +140,8 @@ def _window_call(block: Block, text: str, facts: Facts) -> JoinCall:
     on, moved = _whole_condition(block, text, facts, how)
     options: dict[str, Any] = {
         "on": on,
-        "time": _times(block, text, facts),
-        "within": _within(extras.windows, text, aliases),
+        "time": times_of(block, text, facts),
+        "within": windows_of(extras.windows, text, aliases),
         "how": how,
     }
     if extras.shed is not None:
@@ -201,73 +199,6 @@ def _shedding(shed: Shed, text: str) -> Harvest | RandomDrop:
         return RandomDrop(**options)
     except ArgumentError as error:
         raise in_statement(text, shed.offset, error.given, accepted=error.accepted or "", hint=error.hint) from error
-
-
-def _within(windows: tuple[Window, ...], text: str, aliases: Collection[str]) -> Any:
-    if len(windows) == 1 and not windows[0].aliases:
-        return windows[0].sizes[0]
-    bounds: dict[tuple[str, str], Any] = {}
-    for window in windows:
-        if not window.aliases:
-            raise in_statement(
-                text,
-                window.offset,
-                "a window for all inputs together with other windows",
-                accepted="WINDOW (A, B) = ... for each pair",
-            )
-        stops = [alias_named(text, window.offset, name, aliases, "the window") for name in window.aliases]
-        hops = len(stops) - 1
-        if len(window.sizes) not in (1, hops) and not window.between:
-            raise in_statement(
-                text,
-                window.offset,
-                f"{hops} hop(s) and {len(window.sizes)} lengths",
-                accepted="one length, or one for each hop",
-            )
-        if window.both_ways:
-            if len(windows) > 1:
-                raise in_statement(text, window.offset, "BOTH WAYS with other windows", accepted="a single path")
-            return path(" -> ".join(stops), window.sizes[0] if len(window.sizes) == 1 else window.sizes, both_ways=True)
-        sizes = window.sizes * hops if len(window.sizes) == 1 else window.sizes
-        for hop in range(hops):
-            pair = (stops[hop], stops[hop + 1])
-            if pair in bounds or pair[0] == pair[1]:
-                what = f"two windows from {pair[0]} to {pair[1]}" if pair in bounds else "a window to itself"
-                raise in_statement(text, window.offset, what, accepted="one window for each pair of two inputs")
-            if window.between:
-                bounds[pair] = (window.sizes[0], window.sizes[1])
-            else:
-                bounds[pair] = after(sizes[hop]) if window.directed else sizes[hop]
-    return bounds
-
-
-def _times(block: Block, text: str, facts: Facts) -> dict[str, str]:
-    """The time column of every input: what TIME says, else the watermark's, else the only timestamp.
-
-    A static relation beside streams has no window, so it has no time unless TIME names it: it is joined as it is.
-    """
-    aliases = [relation.alias for relation in block.relations]
-    said: dict[str, str] = {}
-    for time in block.extras.times:
-        if time.alias is not None:
-            said[alias_named(text, time.offset, time.alias, aliases, "TIME")] = time.column
-    timed = [alias for alias in aliases if alias in said or not facts.streams or alias in facts.streams]
-    for time in block.extras.times:
-        if time.alias is None:
-            said.update({alias: time.column for alias in timed if alias not in said})
-    for alias in timed:
-        if alias in said:
-            continue
-        choices = facts.watermarked.get(alias) or facts.timestamps.get(alias) or ()
-        if len(choices) != 1:
-            what = f"has the timestamps {listing(choices)}" if choices else "has no column of type timestamp"
-            raise in_statement(
-                text, block.extras.windows[0].offset, f"the time of {alias} is not clear: it {what}",
-                accepted="a clause behind the window, such as TIME ts or TIME A.ts, B.at",
-                hint="a stream has its time from withWatermark, a table from its only timestamp; numbers need TIME",
-            )  # fmt: skip
-        said[alias] = choices[0]
-    return said
 
 
 def _approx_call(block: Block, text: str, facts: Facts) -> JoinCall:

@@ -41,6 +41,7 @@ def inputs(spark, size: int, *, keys: int = 3, skewed: bool = False, seed: int =
     return made, {alias: spark.createDataFrame(table) for alias, table in made.items()}
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("skewed", [False, True], ids=["even", "skewed"])
 @pytest.mark.parametrize("keyed", [False, True], ids=["all", "keyed"])
 @pytest.mark.parametrize("name", DISTANCES)
@@ -138,6 +139,7 @@ DISTANCE_TYPES = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("value", DISTANCE_TYPES)
 def test_types_of_distances(spark, value):
     frame = spark.sql(f"SELECT {value} AS x")
@@ -216,8 +218,8 @@ def test_a_stream_cannot_be_asked(spark, tmp_path):
     _, frames = inputs(spark, 5)
     (tmp_path / "s").mkdir()
     stream = spark.readStream.schema(frames["s"].schema).parquet(str(tmp_path / "s"))
-    for r in (frames["r"], stream):
-        with pytest.raises(dt.UnboundedJoinError, match="a nearer row may always come"):
+    for r, words in ((frames["r"], "a nearer row may always come"), (stream, "that is nearer might always come")):
+        with pytest.raises(dt.UnboundedJoinError, match=words):
             dt.nearest_join({"r": r, "s": stream}, on="ABS(r.x - s.x)")
 
 
@@ -248,6 +250,17 @@ def test_explain_and_metrics(spark, capsys):
 
 
 REFUSED = {
+    "a time for a distance": (
+        {"on": "HYPOT(r.x - s.x, r.y - s.y)", "within": "5 s"},
+        dt.UnsupportedTypeError,
+        "is window=",
+    ),
+    "two ends": (
+        {"on": "ABS(r.x - s.x)", "time": "n", "window": (-3, 0)},
+        dt.ArgumentError,
+        "{('r', 's'): (-3, 0)}",
+    ),
+    "lateness": ({"on": "ABS(r.x - s.x)", "lateness": "5 s"}, dt.ArgumentError, "withWatermark"),
     "no distance": ({"on": "r.k = s.k"}, dt.PredicateError, "holds no distance"),
     "two distances": ({"on": "ABS(r.x - s.x) AND ABS(r.y - s.y)"}, dt.PredicateError, "holds 2 distances"),
     "a band beside it": ({"on": "ABS(r.x - s.x) AND r.y < s.y"}, dt.PredicateError, "beside the distance"),
@@ -302,6 +315,7 @@ def test_names_and_numbers_of_inputs(few):
         dt.nearest_join(few, on="ABS(r.x - s.x)", n_neighbors=3)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("broadcast", [None, False])
 def test_counters_may_travel_among_the_rows(spark, broadcast, monkeypatch):
     """As they do on Spark Connect, which has no accumulators."""
@@ -314,6 +328,7 @@ def test_counters_may_travel_among_the_rows(spark, broadcast, monkeypatch):
     assert dt.metrics(joined)["results"] == 100
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("side", ["", "LEFT"])
 def test_statements_give_what_spark_gives(spark, side):
     _, frames = inputs(spark, 40)

@@ -29,6 +29,7 @@ def results(spec: AggregateSpec, state: State) -> list[pa.Array[Any]]:
     places, at = [], 0
     for measure in spec.measures:
         width = len(measure.columns) + 1 if measure.kind == "best" else measure.counts + measure.floats
+        width += len(measure.fractions)
         places.append(state[at : at + width])
         at += width
     return [
@@ -37,18 +38,39 @@ def results(spec: AggregateSpec, state: State) -> list[pa.Array[Any]]:
 
 
 def _result(spec: AggregateSpec, output: Output, measure: Measure, state: State) -> pa.Array[Any]:
+    if measure.kind == "quantile":
+        return _quantile(output, state)
     if measure.kind == "best":
         values = state[0]
         return values if values.type == output.type else values.cast(output.type)
     numbers = [column.to_numpy(zero_copy_only=False) for column in state]
     counts: Index = numbers[measure.counts - 1] if measure.kind == "whole" else numbers[0]
-    if output.function in ("count", "count_if"):
+    if output.function in ("count", "count_if", "count_distinct"):
         return pa.array(counts)
     if measure.kind == "whole":
         return _whole(spec, output, [numbers[at] for at in range(measure.limbs)], counts)
     if measure.kind == "float":
         return _float(output, counts, numbers[1], numbers[2], numbers[3] + numbers[4])
     return _deviation(output, counts, numbers[1], numbers[2], numbers[5] + numbers[6])
+
+
+def _quantile(output: Output, state: State) -> pa.Array[Any]:
+    """One value, or a list of them; NULL where there is none."""
+    if not pa.types.is_list(output.type):
+        return state[0] if state[0].type == output.type else state[0].cast(output.type)
+    size, many = len(state[0]), len(state)
+    missing = state[0].is_null().to_numpy(zero_copy_only=False)
+    kept = np.flatnonzero(~missing)
+    offsets = np.zeros(size + 1, dtype=np.int32)
+    np.cumsum(np.where(missing, 0, many), out=offsets[1:])
+    # One fraction after the other, and then in the order of the rows.
+    values = pa.concat_arrays([column.take(kept) for column in state])
+    values = values.take(np.arange(many * kept.size).reshape(many, -1).T.ravel())
+    own: Any = pa.ListArray
+    lists: pa.Array[Any] = own.from_arrays(
+        pa.array(offsets), values.cast(output.type.value_type), type=output.type, mask=pa.array(missing)
+    )
+    return lists
 
 
 def _float(

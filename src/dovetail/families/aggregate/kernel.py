@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.columns.codes import HIGHEST, LOWEST, Codes, joint_codes, order_codes, slots, valid_mask
+from dovetail.columns.codes import HIGHEST, LOWEST, Codes, codes_within, order_codes, slots, valid_mask
 from dovetail.columns.encode import Boxes, Keys, Points, encode, usable_rows
 from dovetail.columns.search import grouped_runs
 from dovetail.columns.segments import nulls
@@ -30,6 +30,7 @@ from dovetail.families.aggregate.compiled import (
 )
 from dovetail.families.aggregate.compiled_fixed import fixed_ranges, fixed_unit
 from dovetail.families.aggregate.compiled_ranges import block_ranges, merged_blocks
+from dovetail.families.aggregate.gathered import Distinct, Quantile
 from dovetail.families.aggregate.spec import LIMB_BITS, AggregateSpec, Measure
 
 Numbers: TypeAlias = npt.NDArray[Any]
@@ -154,6 +155,8 @@ def _leaf(measure: Measure, columns: list[pa.Array[Any]], rows: int) -> State:
     if measure.kind == "rows":
         return [pa.array(np.ones(rows, dtype=np.int64))]
     column = columns[-1]
+    if measure.gathered:
+        return [column]
     valid = valid_mask(column)
     if measure.kind == "best":
         return [*columns, pa.array(valid)]
@@ -177,11 +180,9 @@ def _leaf(measure: Measure, columns: list[pa.Array[Any]], rows: int) -> State:
 
 def _limbs(column: pa.Array[Any], limbs: int) -> list[Index]:
     """Whole numbers as limbs of 32 bits, the last one with the sign; a single limb holds numbers of 32 bits whole."""
-    if limbs == 1:
-        return [order_codes(column, "int")]
-    if limbs == 2:
+    if limbs <= 2:
         codes = order_codes(column, "int")
-        return [codes & _LIMB, codes >> LIMB_BITS]
+        return [codes] if limbs == 1 else [codes & _LIMB, codes >> LIMB_BITS]
     words = slots(column, 1, np.int64, width=2)
     low, high = words[::2], words[1::2]
     return [low & _LIMB, (low >> LIMB_BITS) & _LIMB, high & _LIMB, high >> LIMB_BITS]
@@ -194,9 +195,13 @@ def _limbs(column: pa.Array[Any], limbs: int) -> list[Index]:
 
 def merged(spec: AggregateSpec, leaves: State, found: Iterable[Piece], rows: int) -> State:
     """The states of the `rows` that ask: for each the leaves in its ranges, merged."""
-    parts: list[_Adding | _Pairing | _Moments | _Best] = []
+    parts: list[_Adding | _Pairing | _Moments | _Best | _Gathered] = []
     at = 0
     for measure in spec.measures:
+        if measure.gathered:
+            parts.append(_Gathered(measure, _kinds(spec, measure)[0], leaves[at], rows))
+            at += 1
+            continue
         if measure.kind == "best":
             width = len(measure.columns) + 1
             parts.append(_Best(measure, _kinds(spec, measure), leaves[at : at + width], rows))
@@ -329,19 +334,34 @@ class _Best:
         return [*(value.take(winners) for value in self._values), pa.array(hit)]
 
 
+class _Gathered:
+    """What needs all matches of a row at once."""
+
+    def __init__(self, measure: Measure, kind: Kind, column: pa.Array[Any], rows: int) -> None:
+        codes = codes_within(column, kind)
+        self._own: Distinct | Quantile = Distinct(column, codes, rows)
+        if measure.kind == "quantile":
+            self._own = Quantile(column, codes, rows, measure.fractions, measure.error)
+        self._seen = False
+
+    def add(self, piece: Piece) -> None:
+        """Answer from the one piece that there is."""
+        if self._seen:
+            raise AssertionError("what cannot be merged comes from a single range")
+        self._seen = True
+        self._own.add(piece.order, piece.begin, piece.end)
+
+    def state(self) -> State:
+        """The columns of the state, which are the answers."""
+        return self._own.state()
+
+
 def _signs(column: pa.Array[Any], kind: Kind) -> Numbers:
     """Tells -0.0 from 0.0, so that one of two equal values is chosen wherever rows lie; 0 where nothing is to tell."""
     if kind not in ("float32", "float64"):
         return np.zeros(len(column), dtype=np.int8)
     signs: Numbers = np.signbit(slots(column, 1, np.float32 if kind == "float32" else np.float64)).astype(np.int8)
     return signs
-
-
-def codes_within(column: pa.Array[Any], kind: Kind) -> Codes:
-    """Codes that order one column; strings and wide decimals are ranked."""
-    if kind != "rank":
-        return order_codes(column, kind)
-    return joint_codes(column, column.slice(0, 0))[0]
 
 
 def picked(spec: AggregateSpec, state: State, places: Index) -> State:
@@ -362,6 +382,10 @@ def _zeroed(spec: AggregateSpec, state: State) -> State:
     at = 0
     out: State = []
     for measure in spec.measures:
+        if measure.kind == "quantile":
+            out += state[at : at + len(measure.fractions)]
+            at += len(measure.fractions)
+            continue
         if measure.kind == "best":
             width = len(measure.columns)
             out += state[at : at + width]

@@ -41,7 +41,10 @@ CELL_ROWS = 200_000
 MOST_CELLS = 512
 """More cells only where they would hold more than twice as many rows: tasks cut their rows into as many segments."""
 
-Mode = Literal["order", "spread"]
+MOST_COPIES = 32
+"""Cells that each get all answering rows at most."""
+
+Mode = Literal["order", "spread", "copied"]
 
 
 class Visits(NamedTuple):
@@ -97,6 +100,8 @@ class Routing:
         """Where each asking row goes; `spread` are numbers that divide rows evenly which visit no cell."""
         anywhere = modulo(spread, self.cells)
         none = np.zeros(hashes.size, dtype=np.int64)
+        if self.mode == "copied":
+            return Visits(np.arange(hashes.size), anywhere, anywhere, none, none)
         if self.mode == "spread":
             rows, cells = spans(none, none + self.cells - 1)
             return Visits(rows, cells, anywhere, none, none)
@@ -129,7 +134,7 @@ class Routing:
 
     def whole(self, step: Step) -> npt.NDArray[np.bool_]:
         """The cells that some range may cover as a whole: those of one hash."""
-        if self.mode == "spread":
+        if self.mode != "order":
             return np.zeros(self.cells, dtype=np.bool_)
         begin, end = self._ends(step)
         same = begin.hash == end.hash
@@ -196,6 +201,14 @@ def without_sample(step: Step, partitions: int) -> Routing:
     if not step.equalities:
         return Routing("spread", 0, NO_BOUNDS, numbers)
     return Routing("order", 0, hash_slices(partitions), numbers)
+
+
+def gathered(step: Step, partitions: int) -> Routing:
+    """A routing by which all matches of a row are in one cell: by the keys, or else all answering rows everywhere."""
+    if step.equalities:
+        return without_sample(step, partitions)
+    numbers = spark_hash.cell_numbers(np.arange(min(partitions, MOST_COPIES)), partitions)
+    return Routing("copied", 0, NO_BOUNDS, numbers)
 
 
 def fit(

@@ -14,13 +14,14 @@ import pyarrow as pa
 from dovetail.columns.layout import columns_of
 from dovetail.conditions.comparison import Kind, Step
 
-MeasureKind = Literal["rows", "count", "whole", "float", "moments", "best"]
+MeasureKind = Literal["rows", "count", "whole", "float", "moments", "best", "distinct", "quantile"]
 """``rows`` counts matches, ``count`` those with a value; ``whole`` sums integers and decimals exactly, ``float`` sums
-doubles, ``moments`` has mean and squared deviations, ``best`` the smallest or the largest."""
+doubles, ``moments`` has mean and squared deviations, ``best`` the smallest or the largest.  States of ``distinct``
+values and of a ``quantile`` cannot be merged: the matches of a row have to be in one place."""
 
 Function = Literal[
     "count", "sum", "avg", "min", "max", "min_by", "max_by", "stddev_samp", "stddev_pop", "var_samp", "var_pop",
-    "count_if", "bool_or", "bool_and",
+    "count_if", "bool_or", "bool_and", "count_distinct", "percentile",
 ]  # fmt: skip
 
 STATE = "s"
@@ -42,6 +43,15 @@ class Measure:
     columns: tuple[int, ...] = ()
     limbs: int = 1
     largest: bool = False
+    fractions: tuple[float, ...] = ()
+    """Of a ``quantile``: where in the order of the values."""
+    error: float | None = None
+    """Of a ``quantile``: None interpolates between values; else a value that occurs, the first or last one if near."""
+
+    @property
+    def gathered(self) -> bool:
+        """Whether its states cannot be merged."""
+        return self.kind in ("distinct", "quantile")
 
     @property
     def floats(self) -> int:
@@ -53,7 +63,7 @@ class Measure:
         """How many columns of whole numbers the state has, all of which are added up."""
         # A sum of doubles counts values, those that are +inf or NaN, and those that are -inf or NaN; moments count
         # values, and those that are not finite.
-        return {"whole": self.limbs + 1, "float": 3, "moments": 2, "best": 0}.get(self.kind, 1)
+        return {"whole": self.limbs + 1, "float": 3, "moments": 2, "best": 0, "quantile": 0}.get(self.kind, 1)
 
 
 @dataclass(frozen=True)
@@ -93,6 +103,9 @@ class AggregateSpec:
             types += [pa.int64()] * measure.counts + [pa.float64()] * measure.floats
             if measure.kind == "best":
                 types += [self.arguments[column] for column in measure.columns] + [pa.bool_()]
+            elif measure.kind == "quantile":
+                kind = pa.float64() if measure.error is None else self.arguments[measure.columns[0]]
+                types += [kind] * len(measure.fractions)
         return list(zip(columns_of(STATE, len(types)), types, strict=True))
 
     @property
@@ -118,8 +131,13 @@ class AggregateSpec:
         return all(measure.kind == "rows" for measure in self.measures)
 
     @property
+    def gathered(self) -> bool:
+        """Whether all matches of a row have to be in one cell: something is asked for whose states cannot be merged."""
+        return any(measure.gathered for measure in self.measures)
+
+    @property
     def exhaustive(self) -> bool:
         """Whether a row has to look at every cell that its range touches: no cell can be covered as a whole."""
         if self.overlap is not None:
             return False
-        return len(self.step.axes) > 1 or any(axis.kind == "rank" for axis in self.step.axes)
+        return self.gathered or len(self.step.axes) > 1 or any(axis.kind == "rank" for axis in self.step.axes)

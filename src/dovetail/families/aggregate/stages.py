@@ -24,13 +24,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.columns import spark_hash
+from dovetail.columns.cells import spans
 from dovetail.columns.codes import Codes, order_codes
 from dovetail.columns.encode import Keys, group_numbers, keys_from, routing_boxes, routing_points, usable_rows
 from dovetail.columns.hashing import row_hashes
 from dovetail.columns.layout import FITTED, KEY, POINT_PAYLOAD, Source, columns_of
 from dovetail.columns.partition import group_by_cell, group_rows_by_cell, one_segment, segments_by_turn, shuffle_batch
 from dovetail.columns.sampling import sampled_sides
-from dovetail.columns.segments import binary_column, blocks, concat, routing_and_rows
+from dovetail.columns.segments import binary_column, concat, routed_blocks
 from dovetail.conditions.comparison import Kind
 from dovetail.families.aggregate.compiled import Index
 from dovetail.families.aggregate.kernel import Piece, State, leaf_state, merged, picked, states
@@ -154,13 +155,9 @@ class RouteStage(Stage):
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
-        packed, rows = routing_and_rows(self.routing, batches)
-        if packed is None:
-            return
-        routing = Routing.from_buffer(packed)
-        # The segments of a cell tell it who it is, and whether its total may be asked for.
-        notes = 2 * np.arange(routing.cells) + routing.whole(self.spec.step)
-        for block in blocks(rows):
+        for routing, block in routed_blocks(self.routing, batches, Routing.from_buffer):
+            # The segments of a cell tell it who it is, and whether its total may be asked for.
+            notes = 2 * np.arange(routing.cells) + routing.whole(self.spec.step)
             if self.side == ANSWERING:
                 yield self._answering(routing, block, notes)
             else:
@@ -178,8 +175,12 @@ class RouteStage(Stage):
         point_keys: Keys = list(block.columns[:keys])
         rows = block.select(range(width))
         if self.spec.overlap is None:
-            cells = routing.points(self.spec.step, hashes, point_keys, ties)
-            table, bounds = group_rows_by_cell(rows, np.arange(cells.size), cells, routing.cells)
+            if routing.mode == "copied":
+                numbers, cells = spans(np.zeros_like(hashes), np.full(hashes.size, routing.cells - 1))
+            else:
+                cells = routing.points(self.spec.step, hashes, point_keys, ties)
+                numbers = np.arange(cells.size)
+            table, bounds = group_rows_by_cell(rows, numbers, cells, routing.cells)
             return shuffle_batch(routing.numbers, 0, table, bounds, notes)
         numbers, cells, roles = route_points(self.spec, routing, hashes, point_keys, ties)
         table, bounds = group_rows_by_cell(rows, numbers, cells, routing.cells)

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dovetail.columns.codes import Codes, Floats, Mask, joint_codes, order_codes, prefix_codes, valid_mask
+from dovetail.columns.codes import Codes, Floats, Mask, codes_within, joint_codes, order_codes, prefix_codes, valid_mask
 from dovetail.columns.hashing import row_hashes
 from dovetail.conditions.comparison import Kind
 from dovetail.families.asof import compiled
@@ -52,8 +52,7 @@ def hashes_of(columns: list[Column], size: int) -> Index:
 
 def time_codes(spec: AsofSpec, rows: pa.RecordBatch, side: int) -> Codes:
     """Codes of the time column; NULL rows get an arbitrary one.  Ranks are those among these rows."""
-    column = rows.column(spec.times[side])
-    return joint_codes(column, column.slice(0, 0))[0] if spec.time == "rank" else order_codes(column, spec.time)
+    return codes_within(rows.column(spec.times[side]), spec.time)
 
 
 def routing_codes(column: Column, kind: Kind) -> Codes:

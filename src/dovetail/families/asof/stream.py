@@ -37,7 +37,8 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 import pyarrow as pa
 
-from dovetail.columns.codes import HIGHEST, Codes, Mask, valid_mask
+from dovetail.columns.codes import HIGHEST, Codes, Mask
+from dovetail.columns.held import HeldSegments, on_time
 from dovetail.columns.layout import COUNTERS
 from dovetail.columns.segments import concat, in_utc
 from dovetail.families.asof.compiled import RowNumbers, last_before
@@ -50,9 +51,6 @@ from dovetail.family import Changes
 
 STREAM_METRICS = ("rows", "late", "evicted", "held_rows", "held_bytes", "ties", "matched", "results", "kernel_us")
 """What a call counts, in the order in which it leaves the operator."""
-
-MOST_SEGMENTS = 8
-"""Segments of a side in the state; one more, and all of them become one."""
 
 _LETTERS = "LR"
 
@@ -67,33 +65,25 @@ class AsofKernel:
         self.stage = stage
         self.spec = stage.spec
         self.counters = dict.fromkeys(STREAM_METRICS, 0)
-        self._segments: tuple[dict[str, pa.RecordBatch], dict[str, pa.RecordBatch]] = ({}, {})
-        self._fresh: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
+        self.held = HeldSegments(_LETTERS)
         self._null_key_rows: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
         self._answers_for_right = self.spec.kind.preserved[RIGHT]
-        self._serial = 0
         self._watermark: int | None = None
         self._over = False
         self._wake: int | None = None
-        self._changes = Changes()
 
     def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
         """Restore the state of the last call."""
         self._watermark = watermark
-        for name in sorted(state, key=_serial_of):
-            self._segments[_LETTERS.index(name[0])][name] = state[name]
-            self._serial = _serial_of(name) + 1
+        self.held.restore(state)
 
     def push(self, side: int, rows: pa.RecordBatch) -> None:
         """Take in new rows; those before the watermark are late, and dropped."""
         self.counters["rows"] += rows.num_rows
         rows = in_utc(rows)
-        if self._watermark is not None:
-            late = time_codes(self.spec, rows, side) < self._watermark
-            late &= valid_mask(rows.column(self.spec.times[side]))
-            if late.any():
-                self.counters["late"] += int(np.count_nonzero(late))
-                rows = rows.filter(pa.array(~late))
+        times = rows.column(self.spec.times[side])
+        rows, late = on_time(rows, times, time_codes(self.spec, rows, side), self._watermark)
+        self.counters["late"] += late
         good = usable(self.spec, rows, side)
         if good is not None:
             if self.spec.kind.preserved[side]:
@@ -102,7 +92,7 @@ class AsofKernel:
         if rows.num_rows:
             if side == RIGHT and self._answers_for_right:
                 rows = rows.append_column(CHOSEN, pa.array(np.zeros(rows.num_rows, dtype=np.bool_)))
-            self._fresh[side].append(rows)
+            self.held.add(side, rows)
 
     def end(self) -> None:
         """Promise that no more rows come: every match is final."""
@@ -115,7 +105,7 @@ class AsofKernel:
             yield from self._joined(rows, None, np.full(rows.num_rows, -1, dtype=np.int32))
         for rows in self._null_key_rows[RIGHT]:
             yield from self._unmatched(rows)
-        parts = tuple([*self._segments[side].values(), *self._fresh[side]] for side in (LEFT, RIGHT))
+        parts = tuple(self.held.parts(side) for side in (LEFT, RIGHT))
         index = index_of(self.spec, concat(parts[RIGHT])) if parts[RIGHT] else None
         waiting_for = chosen_now = np.empty(0, dtype=np.int32)
         if parts[LEFT]:
@@ -128,7 +118,8 @@ class AsofKernel:
             waiting_for, chosen_now = matches[~final], matches[chosen]
             if not final.all():
                 self._wake = min(int(horizon[~final].min()), HIGHEST - 1) + 1
-            self._keep(LEFT, parts[LEFT], ~final)
+            # A left row that has left must not come again.
+            self.held.keep(LEFT, parts[LEFT], ~final, exact=True)
         if index is not None:
             self.counters["ties"] += index.ties
             needed = self._needed(index, waiting_for[waiting_for >= 0])
@@ -136,15 +127,15 @@ class AsofKernel:
             if self._answers_for_right:
                 yield from self._settle(parts[RIGHT], index, needed, chosen_now[chosen_now >= 0])
             else:
-                self._keep(RIGHT, parts[RIGHT], needed)
+                # Dead right rows in a segment that stays do no harm: whoever could choose one has a better row.
+                self.held.keep(RIGHT, parts[RIGHT], needed, exact=False)
         self.counters["kernel_us"] += (time.perf_counter_ns() - began) // 1000
-        for side in self._segments:
-            self.counters["held_rows"] += sum(rows.num_rows for rows in side.values())
-            self.counters["held_bytes"] += sum(rows.nbytes for rows in side.values())
+        self.counters["held_rows"] += self.held.rows
+        self.counters["held_bytes"] += self.held.size
 
     def changes(self) -> Changes:
         """Segments to store and names to forget."""
-        return self._changes
+        return Changes(self.held.stored, self.held.dropped)
 
     def wake_at(self) -> int | None:
         """The first watermark that makes a waiting row final."""
@@ -187,7 +178,8 @@ class AsofKernel:
         due = self._due(index, needed & ~chosen)
         if due is not None:
             self._wake = due if self._wake is None else min(due, self._wake)
-        self._keep(RIGHT, marked, needed)
+        # Nor must a right row come again that came out without a match.
+        self.held.keep(RIGHT, marked, needed, exact=True)
 
     def _due(self, index: RightIndex, open_rows: Mask) -> int | None:
         """The first watermark at which a right row can no longer be chosen."""
@@ -251,42 +243,3 @@ class AsofKernel:
             if self.spec.within is not None:
                 last = last[index.times[last] >= watermark - int(self.spec.within)]
             needed[index.order[last]] = True
-
-    def _keep(self, side: int, parts: list[pa.RecordBatch], alive: Mask) -> None:
-        """Store what is new, forget what is dead, and rewrite segments of which little is left.
-
-        Dead right rows in a segment that stays do no harm: whoever could choose one has a better row.  A left row that
-        has left must not come again, nor a right row that came out without a match.
-        """
-        exact = side == LEFT or self._answers_for_right
-        held = self._segments[side]
-        names = [*held, *[None] * len(self._fresh[side])]
-        ends = np.cumsum([rows.num_rows for rows in parts])
-        fresh: list[pa.RecordBatch] = []
-        for name, rows, end in zip(names, parts, ends.tolist(), strict=True):
-            mask = alive[end - rows.num_rows : end]
-            count = int(np.count_nonzero(mask))
-            kept = rows if count == rows.num_rows else rows.filter(pa.array(mask))
-            if name is None:
-                fresh.append(kept)
-            elif count == 0:
-                del held[name]
-                self._changes.dropped.add(name)
-            elif rows is not held[name] or (count < rows.num_rows and (exact or 2 * count < rows.num_rows)):
-                held[name] = self._changes.stored[name] = kept
-        added = [rows for rows in fresh if rows.num_rows]
-        if added and len(held) >= MOST_SEGMENTS:
-            added = [*held.values(), *added]
-            for name in held:
-                self._changes.stored.pop(name, None)
-                self._changes.dropped.add(name)
-            held.clear()
-        if added:
-            name = f"{_LETTERS[side]}/{self._serial}"
-            self._serial += 1
-            held[name] = self._changes.stored[name] = concat(added)
-
-
-def _serial_of(name: str) -> int:
-    """Segments are restored in the order in which they were made."""
-    return int(name.partition("/")[2])

@@ -167,3 +167,80 @@ def first_places(owner: Index, k: int) -> tuple[Mask, Index]:  # pragma: no cove
         place[at] = at - first + 1
         kept[at] = place[at] <= k
     return kept, place
+
+
+@njit
+def asking_cells(
+    begins: Index, first: Index, shared: Index, must: Index, top: Index, rows: Index, codes: Index, turn: Index,
+    cells: Index, sure: Mask,
+) -> int:  # pragma: no cover - compiled  # fmt: skip
+    """Write the cells of some rows of one key, and which of them must find k rows; a row that is too far, or -1."""
+    for row in rows:
+        region, high = 0, begins.size - 1
+        while region < high:
+            middle = (region + high + 1) >> 1
+            if begins[middle] <= codes[row]:
+                region = middle
+            else:
+                high = middle - 1
+        part = 0
+        if shared[region] > 1:
+            part = int((np.uint64(turn[row]) >> np.uint64(1)) % np.uint64(shared[region]))
+        cells[row], sure[row] = first[region] + part, must[region] > 0
+        # The code of -x is the complement of that of x.
+        if (~codes[row] if codes[row] < 0 else codes[row]) > top[region]:
+            return int(row)
+    return -1
+
+
+@njit(inline="always")
+def _inner(low: Index, high: Index, code: int) -> tuple[int, int]:  # pragma: no cover - compiled
+    """The regions in between in whose reach a code lies: from the first up to the last, whose reach only grows."""
+    begin, end = 1, low.size - 1
+    while begin < end:
+        middle = (begin + end) >> 1
+        if high[middle] < code:
+            begin = middle + 1
+        else:
+            end = middle
+    last = begin - 1
+    while last + 1 < low.size - 1 and low[last + 1] <= code:
+        last += 1
+    return begin, last
+
+
+@njit
+def answering_cells(
+    low: Index, high: Index, first: Index, shared: Index, rows: Index, codes: Index
+) -> tuple[Index, Index]:  # pragma: no cover - compiled
+    """(row, cell) for every region of a key in whose reach a row lies, and every cell that shares it.
+
+    The outer two regions may need anything.
+    """
+    last, total = low.size - 1, 0
+    begins, ends = np.empty(rows.size, dtype=np.int32), np.empty(rows.size, dtype=np.int32)
+    for at in range(rows.size):
+        code = codes[rows[at]]
+        begin, end = _inner(low, high, code)
+        begins[at], ends[at] = begin, end
+        for region in range(begin, end + 1):
+            total += shared[region]
+        if low[0] <= code <= high[0]:
+            total += shared[0]
+        if last and low[last] <= code <= high[last]:
+            total += shared[last]
+    owner, cells = np.empty(total, dtype=np.int64), np.empty(total, dtype=np.int64)
+    count = 0
+    for at in range(rows.size):
+        code = codes[rows[at]]
+        for region in range(begins[at], ends[at] + 1):
+            for part in range(shared[region]):
+                owner[count], cells[count] = rows[at], first[region] + part
+                count += 1
+        for side in range(2 if last else 1):
+            outer = last * side
+            if low[outer] <= code <= high[outer]:
+                for part in range(shared[outer]):
+                    owner[count], cells[count] = rows[at], first[outer] + part
+                    count += 1
+    return owner, cells

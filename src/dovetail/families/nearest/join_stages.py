@@ -21,12 +21,12 @@ import pyarrow as pa
 from dovetail.columns.broadcast import broadcast_blocks
 from dovetail.columns.encode import Keys
 from dovetail.columns.layout import BOX_PAYLOAD, COUNTERS, HAS_MATCH, POINT_PAYLOAD, SEGMENT, TURN, columns_of
-from dovetail.columns.segments import cast_columns, concat, nulls, unpack
+from dovetail.columns.segments import cast_columns, concat, nulls, take_unchecked, unpack
 from dovetail.errors import ArgumentError
 from dovetail.families.nearest.compiled import Index, Values
 from dovetail.families.nearest.kernel import NearIndex, choose
 from dovetail.families.nearest.spec import ANSWERING, ASKING, NearestSpec
-from dovetail.families.nearest.stages import ASKED, FAR, ID, NOTE, OWN, SURE, Candidates, Stage
+from dovetail.families.nearest.stages import ASKED, FAR, ID, NEAR, NOTE, OWN, SURE, WHICH, Candidates, Stage
 
 METRICS = ("rows_points", "rows_boxes", "candidates", "kernel_us", "cells", "results")
 """The counters of a task: rows that answered and asked, copies included, and the neighbours that cells have found."""
@@ -130,6 +130,7 @@ class _Merging:
     """A task of the merge at work."""
 
     home: int = -1
+    near: pa.RecordBatch | None = None
     own: list[pa.RecordBatch] = field(default_factory=list)
     visited: list[pa.RecordBatch] = field(default_factory=list)
     counted: list[int] = field(default_factory=lambda: [0] * len(METRICS))
@@ -145,14 +146,16 @@ class MergeStage(ResultStage):
         for batch in batches:
             for at in range(batch.num_rows):
                 segment = unpack(batch.column(SEGMENT)[at].as_buffer())
-                home, turn = divmod(batch.column(TURN)[at].as_py(), 3)
+                home, turn = divmod(batch.column(TURN)[at].as_py(), 4)
                 if home < 0:
                     self._note(at_work, segment)
                     continue
                 if at_work.home != home:
-                    at_work.home, at_work.own, at_work.visited = home, [], []
+                    at_work.home, at_work.near, at_work.own, at_work.visited = home, None, [], []
                 if turn == ASKED:
                     yield from self._merged(at_work, segment)
+                elif turn == NEAR:
+                    at_work.near = segment
                 else:
                     (at_work.own if turn == OWN else at_work.visited).append(segment)
         yield self.counts(at_work.counted)
@@ -166,7 +169,7 @@ class MergeStage(ResultStage):
         """The results of the rows that found something elsewhere, and then of all others, which are most."""
         began = time.perf_counter_ns()
         size, payload = residents.num_rows, len(self.spec.payload[ASKING])
-        own = concat(at_work.own) if at_work.own else None
+        own = self._own(at_work)
         mixed: list[tuple[Index, pa.RecordBatch]] = []
         plain: list[tuple[Index, pa.RecordBatch]] = []
         owner = np.empty(0, dtype=np.int64) if own is None else own.column(ID).to_numpy()
@@ -195,6 +198,16 @@ class MergeStage(ResultStage):
                 yield out
         at_work.counted[3] += (time.perf_counter_ns() - began) // 1000
 
+    def _own(self, at_work: _Merging) -> pa.RecordBatch | None:
+        """What the rows of this home have found in it: their positions, distances, and the rows themselves."""
+        if not at_work.own or at_work.near is None:
+            return None
+        found = concat(at_work.own)
+        near = take_unchecked(at_work.near, found.column(WHICH).to_numpy())
+        owner = pa.array(found.column(ID).to_numpy().astype(np.int64))
+        names = [ID, FAR, *columns_of(POINT_PAYLOAD, near.num_columns)]
+        return pa.RecordBatch.from_arrays([owner, found.column(FAR), *near.columns], names=names)
+
     def _chosen(self, parts: Sequence[tuple[Index, pa.RecordBatch]]) -> tuple[Index, pa.RecordBatch, Values, Index]:
         """The nearest of some candidates: positions of the asking rows, rows, distances, ranks."""
         none = np.empty(0, dtype=np.int64)
@@ -205,8 +218,7 @@ class MergeStage(ResultStage):
         far = found.column(FAR).to_numpy()
         rows = found.select(range(2, found.num_columns))
         chosen = choose(self.spec, owner, far, [rows.column(at) for at in self.spec.order])
-        if chosen.at.size == owner.size and bool((np.diff(chosen.at) == 1).all()):
-            # All of them, in their order.
+        if chosen.everything:
             return owner, rows, far, chosen.rank
         return owner[chosen.at], rows.take(chosen.at), far[chosen.at], chosen.rank
 

@@ -10,12 +10,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.columns.codes import order_codes
+from dovetail.columns.codes import Codes, order_codes, window_ends
 from dovetail.columns.encode import Keys, group_numbers, usable
 from dovetail.columns.ties import content_ranks
-from dovetail.families.nearest import tree as trees
+from dovetail.families.nearest import tree_search as trees
 from dovetail.families.nearest.compiled import Index, Values, buckets_of, first_places, in_order, listed, reaching, runs
 from dovetail.families.nearest.spec import NearestSpec
+from dovetail.families.nearest.tree import build, build_timed
+from dovetail.families.nearest.windowed import TimedLine
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -40,20 +42,23 @@ class Chosen(NamedTuple):
 
     at: Index
     rank: Index
+    everything: bool = False
+    """Whether all stay, in the order in which they are."""
 
 
 def coordinates(spec: NearestSpec, columns: Keys) -> tuple[Values, Mask]:
     """Coordinates as numbers, (rows, dimensions), and which rows have a place; the others get any.
 
     On a line whole numbers become unsigned ones in the same order, whose differences never overflow.  NULL, NaN and
-    infinity are no place, and neither is a latitude beyond a pole, or a longitude beyond a full turn.
+    infinity are no place, and neither is a latitude beyond a pole, or a longitude beyond a full turn.  Beside a window,
+    a row without a time has none, either.
     """
     good = usable(columns)
     if spec.whole:
         codes = order_codes(columns[0], "int").view(np.uint64) ^ _SIGN
         return codes.reshape(-1, 1), good
-    values = np.empty((len(columns[0]), len(columns)))
-    for at, column in enumerate(columns):
+    values = np.empty((len(columns[0]), spec.coordinates))
+    for at, column in enumerate(columns[: spec.coordinates]):
         values[:, at] = column.to_numpy(zero_copy_only=False)
     good &= np.isfinite(values).all(axis=1)
     if spec.metric == "haversine":
@@ -90,10 +95,12 @@ class NearIndex:
             groups, _ = group_numbers(spec.keys, self.keys, [key.slice(0, 0) for key in self.keys])
         self.groups = 1 + int(groups.max(initial=-1))
         values = values[self.rows]
-        if spec.ties == "first":
+        times = order_codes(columns[-1], "int")[self.rows] if spec.window is not None else None
+        # In a window, any row may be the only one of its place.
+        if spec.ties == "first" and times is None:
             kept = self._without_surplus(groups, values)
             groups, values, self.rows = groups[kept], values[kept], self.rows[kept]
-        self._sort(groups, values)
+        self._sort(groups, values, times)
 
     def _without_surplus(self, groups: Index, values: Values) -> Index:
         """The rows without those that share their place with k others which come first in the order of rows."""
@@ -118,8 +125,14 @@ class NearIndex:
         chosen = rows
         return content_ranks([column.take(chosen) for column in self.ordering], rows.size)
 
-    def _sort(self, groups: Index, values: Values) -> None:
+    def _sort(self, groups: Index, values: Values, times: Codes | None) -> None:
         line = self.spec.metric == "line"
+        self.starts = np.zeros(self.groups + 1, dtype=np.int64)
+        np.cumsum(np.bincount(groups, minlength=self.groups), out=self.starts[1:])
+        if line and times is not None:
+            self.timed = TimedLine(groups, values[:, 0], times, self.starts)
+            self.rows = self.rows[self.timed.order]
+            return
         if not line:
             order = np.argsort(groups, kind="stable")
         elif self.groups > 1:
@@ -127,20 +140,21 @@ class NearIndex:
         else:
             order = np.argsort(values[:, 0])
         self.rows = self.rows[order]
-        self.starts = np.zeros(self.groups + 1, dtype=np.int64)
-        np.cumsum(np.bincount(groups, minlength=self.groups), out=self.starts[1:])
         if line:
             self.values = np.ascontiguousarray(values[order, 0])
             self.table, self.scale = np.empty(0, dtype=np.int64), 0.0
             if self.groups == 1:
                 self.table, self.scale = buckets_of(self.values, max(1, order.size // 2))
             return
-        factors = np.array(self.spec.factors)
+        factors, points, places = np.array(self.spec.factors), np.ascontiguousarray(values[order]), None
         if self.spec.metric == "haversine":
-            points, places = on_sphere(values[order])
-            self.tree = trees.build(points, self.starts, np.ones(3), places)
+            points, places = on_sphere(points)
+            factors = np.ones(3)
+        if times is None or self.spec.window is None:
+            self.tree = build(points, self.starts, factors, places)
         else:
-            self.tree = trees.build(np.ascontiguousarray(values[order]), self.starts, factors)
+            low, high = self.spec.window
+            self.tree = build_timed(points, times[order], high - low, self.starts, factors, places)
         self.rows = self.rows[self.tree.order]
 
     def search(self, columns: Keys, limits: Floats | None = None) -> Found:
@@ -156,29 +170,41 @@ class NearIndex:
             chosen = asking
             group = group_numbers(self.spec.keys, self.keys, [key.take(chosen) for key in columns[:count]])[1]
         values = values[asking]
+        since = until = trees.ALWAYS
+        if self.spec.window is not None:
+            times = order_codes(columns[-1], "int")[asking]
+            since, until = window_ends(times, *self.spec.window)
         if self.spec.metric == "line":
-            found = self._on_line(group, values[:, 0])
+            found = self._on_line(group, values[:, 0], since, until)
         else:
             # The compiled search has room for k rows of each asking one.
             step = max(1, _ROOM // min(self.spec.k, max(1, self.rows.size)))
             near = np.full(asking.size, np.inf) if limits is None else limits[asking]
             parts = [
-                self._in_tree(group[at : at + step], values[at : at + step], near[at : at + step])
+                self._in_tree(
+                    group[at : at + step],
+                    values[at : at + step],
+                    near[at : at + step],
+                    since[at : at + step],
+                    until[at : at + step],
+                )
                 for at in range(0, asking.size, step)
             ]
             found = _joined(parts, step)
         return Found(asking[found.owner], self.rows[found.row], found.far)
 
-    def _on_line(self, group: Index, asked: Values) -> Found:
+    def _on_line(self, group: Index, asked: Values, since: Codes, until: Codes) -> Found:
         within: Any = _limit(self.spec)
         if within is None:
             empty = np.empty(0, dtype=np.int64)
-            return Found(empty, empty, self.values[:0])
+            return Found(empty, empty, asked[:0])
+        if self.spec.window is not None:
+            return Found(*self.timed.nearest(group, asked, since, until, self.spec.k, within))
         asked = np.ascontiguousarray(asked)
         begin, end = runs(self.values, self.starts, group, asked, self.spec.k, within, self.table, self.scale)
         return Found(*listed(self.values, begin, end, asked))
 
-    def _in_tree(self, group: Index, values: Values, limits: Floats) -> Found:
+    def _in_tree(self, group: Index, values: Values, limits: Floats, since: Codes, until: Codes) -> Found:
         within: Any = _limit(self.spec)
         empty = np.empty(0, dtype=np.int64)
         if within is None:
@@ -187,8 +213,10 @@ class NearIndex:
         if self.spec.metric == "haversine":
             asked, places = on_sphere(asked)
         k = min(self.spec.k, max(1, self.rows.size))
-        visits = np.argsort(trees.neighbourhoods(self.tree, group, asked))
-        row, far, counts, tied = trees.nearest(self.tree, group, asked, places, visits, k, np.minimum(limits, within))
+        visits = np.argsort(trees.neighbourhoods(self.tree, group, asked, until))
+        row, far, counts, tied = trees.nearest(
+            self.tree, group, asked, places, visits, k, np.minimum(limits, within), since, until
+        )
         owner = np.repeat(np.arange(counts.size), counts)
         own = np.arange(k) < counts[:, None]
         found = Found(owner, row[own], far[own])
@@ -196,8 +224,9 @@ class NearIndex:
         if not again.size:
             return found
         more = trees.within_reach(
-            self.tree, group[again], asked[again], places[again] if places.size else places, far[again, k - 1]
-        )
+            self.tree, group[again], asked[again], places[again] if places.size else places, far[again, k - 1],
+            *(ends[again] if ends.size else ends for ends in (since, until)),
+        )  # fmt: skip
         plain = ~tied[owner]
         owner, row, far = (
             np.concatenate([one[plain], other])
@@ -230,11 +259,14 @@ def choose(spec: NearestSpec, owner: Index, far: Values, ordering: Sequence[pa.A
 
     `ordering` has the columns of the candidates that decide between equally near ones.
     """
-    order = np.arange(owner.size) if in_order(owner, far) else np.lexsort((far, owner))
-    owner, far = owner[order], far[order]
+    order = np.arange(owner.size)
+    sorted_already = in_order(owner, far)
+    if not sorted_already:
+        order = np.lexsort((far, owner))
+        owner, far = owner[order], far[order]
     kept, rank, tied = reaching(owner, far, spec.k)
     if spec.ties == "all":
-        return Chosen(order[kept], rank[kept])
+        return Chosen(order, rank, sorted_already) if kept.all() else Chosen(order[kept], rank[kept])
     tied &= kept
     if tied.any():
         ranks = np.zeros(owner.size, dtype=np.int64)

@@ -11,6 +11,9 @@ Whole numbers are exact throughout.  Distances of doubles are rounded, more so t
 differ may be equally near; a margin for that covers every value of a region.  The outer regions have no end, and theirs
 covers values a thousand million times as far away as the sample is wide; one that is still farther, and that no sample
 has shown, is refused.
+
+Beside a window of time the line is that of the times, whatever the distance is: the rows of a region need those from
+its first time + the least up to its last time + the most that the window allows.
 """
 
 from __future__ import annotations
@@ -23,13 +26,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.columns import spark_hash
-from dovetail.columns.cells import spans
-from dovetail.columns.codes import HIGHEST, LOWEST, Codes, float_codes, float_values, order_codes
+from dovetail.columns.codes import HIGHEST, LOWEST, Codes, float_codes, float_values, moved, order_codes
 from dovetail.columns.encode import Keys, group_numbers
 from dovetail.columns.segments import pack, unpack
 from dovetail.errors import ArgumentError
 from dovetail.families.nearest import fitting
-from dovetail.families.nearest.compiled import Index
+from dovetail.families.nearest.compiled import Index, answering_cells, asking_cells
 from dovetail.families.nearest.fitting import HEAVY, MOST_CELLS, cell_count, slices_of
 from dovetail.families.nearest.spec import NearestSpec
 
@@ -43,7 +45,9 @@ _PARTS = ("light", "heavy", "offsets", "begins", "low", "high", "first", "shared
 
 
 def line_codes(spec: NearestSpec, columns: Keys) -> Codes:
-    """Values as codes that keep their order; those without a place get any."""
+    """Values, or times beside a window, as codes that keep their order; those without a place get any."""
+    if spec.window is not None:
+        return order_codes(columns[-1], "int")
     return order_codes(columns[0], "int" if spec.whole else "float64")
 
 
@@ -92,16 +96,14 @@ class LineRouting:
         """The cell of each asking row, and whether it must find k rows; `turn` divides rows evenly."""
         which, cells = self._known(spec, hashes, keys)
         sure = np.zeros(hashes.size, dtype=np.bool_)
-        turns = turn.view(np.uint64) >> np.uint64(1)
         for at, rows in self._by_key(which):
-            begin, end = self.offsets[at], self.offsets[at + 1]
-            region = begin + np.searchsorted(self.begins[begin + 1 : end], codes[rows], side="right")
-            part = (turns[rows] % self.shared[region].astype(np.uint64)).astype(np.int64)
-            cells[rows], sure[rows] = self.first[region] + part, self.sure[region] > 0
-            # The code of -x is the complement of that of x.
-            beyond = np.flatnonzero(np.where(codes[rows] < 0, ~codes[rows], codes[rows]) > self.top[region])
-            if beyond.size:
-                raise _too_far(float_values(codes[rows[beyond[:1]]], "float64").item())
+            own = slice(int(self.offsets[at]), int(self.offsets[at + 1]))
+            beyond = asking_cells(
+                self.begins[own], self.first[own], self.shared[own], self.sure[own], self.top[own], rows, codes, turn,
+                cells, sure,
+            )  # fmt: skip
+            if beyond >= 0:
+                raise _too_far(float_values(codes[beyond : beyond + 1], "float64").item())
         return cells, sure
 
     def answering(self, spec: NearestSpec, hashes: Index, codes: Codes, keys: Keys) -> tuple[Index, Index]:
@@ -110,22 +112,15 @@ class LineRouting:
         plain = np.flatnonzero(which < 0)
         found = [(plain, cells[plain])]
         for at, rows in self._by_key(which):
-            begin, end = self.offsets[at], self.offsets[at + 1]
-            # The reach of the regions in between only grows from one to the next; the outer two may need anything.
-            first = begin + 1 + np.searchsorted(self.high[begin + 1 : end - 1], codes[rows], side="left")
-            last = begin + np.searchsorted(self.low[begin + 1 : end - 1], codes[rows], side="right")
-            pairs = [spans(first, last)]
-            for outer in dict.fromkeys((begin, end - 1)):
-                row = np.flatnonzero((self.low[outer] <= codes[rows]) & (codes[rows] <= self.high[outer]))
-                pairs.append((row, np.full(row.size, outer)))
-            row, region = (np.concatenate([pair[side] for pair in pairs]) for side in range(2))
-            copied, cell = spans(self.first[region], self.first[region] + self.shared[region] - 1)
-            found.append((rows[row[copied]], cell))
+            own = slice(int(self.offsets[at]), int(self.offsets[at + 1]))
+            found.append(answering_cells(self.low[own], self.high[own], self.first[own], self.shared[own], rows, codes))
         rows, cells = (np.concatenate([pair[at] for pair in found]) for at in range(2))
         return rows, cells
 
     def _known(self, spec: NearestSpec, hashes: Index, keys: Keys) -> tuple[Index, Index]:
         """For each row the number of its heavy key, -1 for light ones; and the cell of light ones."""
+        if not spec.keys and self.heavy.size:
+            return np.zeros(hashes.size, dtype=np.int64), np.zeros(hashes.size, dtype=np.int64)
         at = np.searchsorted(self.heavy, hashes)
         known = at < self.heavy.size
         known[known] = self.heavy[at[known]] == hashes[known]
@@ -177,6 +172,17 @@ def by_hash(partitions: int) -> LineRouting:
     none = np.empty(0, dtype=np.int64)
     numbers = spark_hash.cell_numbers(np.arange(partitions), partitions)
     return LineRouting(light, none, np.zeros(1, dtype=np.int64), none, none, none, none, none, none, none, numbers)
+
+
+def for_everybody(partitions: int) -> LineRouting:
+    """A routing that knows nothing of the data, and no key: all answering rows to every cell, asking rows to one."""
+    none, zero, one = (np.full(size, value, dtype=np.int64) for size, value in ((0, 0), (1, 0), (1, 1)))
+    lowest, highest = np.full(1, LOWEST), np.full(1, HIGHEST)
+    numbers = spark_hash.cell_numbers(np.arange(partitions), partitions)
+    ends = np.array([0, 1], dtype=np.int64)
+    return LineRouting(
+        none, zero, ends, lowest, lowest, highest, zero, one * partitions, zero, highest, numbers
+    )  # fmt: skip
 
 
 @dataclass
@@ -251,16 +257,15 @@ def _divide(
     """The regions of one heavy key, whose sampled codes are sorted."""
     asks, answers = asking.size * weights[0], answering.size * weights[1]
     wanted = 1
+    if spec.window is not None:
+        _divide_time(spec.window, made, asking, answering, weights, average, alike=alike)
+        return
     if alike and answering.size >= spec.k:
         most = min(answering.size // fitting.least_points(spec), MOST_CELLS)
         wanted = min(round((asks + answers) / average), most)
     cuts: list[int] = []
     if wanted > 1:
-        both = np.concatenate([asking, answering])
-        order = np.argsort(both, kind="stable")
-        total = np.cumsum(np.repeat(weights, [asking.size, answering.size])[order])
-        at = np.searchsorted(total, total[-1] * np.arange(1, wanted) / wanted)
-        cuts = np.unique(both[order[at]]).tolist()
+        cuts = _quantiles(asking, answering, weights, wanted)
     begins, ends = [LOWEST, *cuts], [*cuts, HIGHEST]
     largest = _largest(spec, asking, answering, len(begins))
     told = float_codes(np.array([largest])).item()
@@ -283,6 +288,46 @@ def _divide(
     inner = slice(len(made.begins) - len(begins) + 1, len(made.begins) - 1)
     made.high[inner] = np.maximum.accumulate(np.array(made.high[inner], dtype=np.int64)).tolist()
     made.low[inner] = np.minimum.accumulate(np.array(made.low[inner], dtype=np.int64)[::-1])[::-1].tolist()
+
+
+def _quantiles(asking: Codes, answering: Codes, weights: tuple[float, float], wanted: int) -> list[int]:
+    """Codes that cut the rows of both sides into so many parts of equal weight, or fewer."""
+    both = np.concatenate([asking, answering])
+    order = np.argsort(both, kind="stable")
+    total = np.cumsum(np.repeat(weights, [asking.size, answering.size])[order])
+    at = np.searchsorted(total, total[-1] * np.arange(1, wanted) / wanted)
+    return [int(code) for code in np.unique(both[order[at]])]
+
+
+def _divide_time(
+    window: tuple[int, int], made: _Regions, asking: Codes, answering: Codes, weights: tuple[float, float],
+    average: float, *, alike: bool,
+) -> None:  # fmt: skip
+    """Regions of time, as many as can be without copying answering rows more than once on average."""
+    wanted = min(round((asking.size * weights[0] + answering.size * weights[1]) / average), MOST_CELLS) if alike else 1
+    while True:
+        cuts = _quantiles(asking, answering, weights, wanted) if wanted > 1 else []
+        begins, ends = np.array([LOWEST, *cuts]), np.array([*cuts, HIGHEST])
+        low, high = moved(begins, window[0]), moved(ends, window[1])
+        low[0], high[-1] = LOWEST, HIGHEST
+        held = np.searchsorted(answering, high, side="right") - np.searchsorted(answering, low)
+        if not cuts or held.sum() <= 2 * answering.size:
+            break
+        wanted //= 2
+    asked = np.searchsorted(asking, ends) - np.searchsorted(asking, begins)
+    asked[-1] = asking.size - int(asked[:-1].sum())
+    for at in range(begins.size):
+        asks, answers = asked[at] * weights[0], held[at] * weights[1]
+        # To look for rows costs several times as much as to hold them.
+        shared = max(1, min(MOST_CELLS, round(asks / max(average, answers / 4))))
+        made.begins.append(int(begins[at]))
+        made.low.append(int(low[at]))
+        made.high.append(int(high[at]))
+        made.first.append(len(made.costs))
+        made.shared.append(shared)
+        made.sure.append(0)
+        made.top.append(HIGHEST)
+        made.costs += [asks / shared + answers / 4] * shared
 
 
 def _largest(spec: NearestSpec, asking: Codes, answering: Codes, regions: int) -> float:

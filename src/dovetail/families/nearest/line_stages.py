@@ -21,7 +21,7 @@ from dovetail.columns.encode import Keys, usable
 from dovetail.columns.layout import FITTED, KEY, POINT_PAYLOAD, SEGMENT, TURN, columns_of
 from dovetail.columns.partition import group_rows_by_cell, shuffle_batch
 from dovetail.columns.sampling import sampled_sides
-from dovetail.columns.segments import binary_column, blocks, concat, routing_and_rows, unpack
+from dovetail.columns.segments import binary_column, concat, routed_blocks, unpack
 from dovetail.families.nearest.compiled import Index
 from dovetail.families.nearest.join_stages import METRICS, ResultStage
 from dovetail.families.nearest.kernel import coordinates
@@ -71,11 +71,7 @@ class LineRouteStage(Stage):
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
-        packed, rows = routing_and_rows(self.routing, batches)
-        if packed is None:
-            return
-        routing = LineRouting.from_buffer(packed)
-        for block in blocks(rows):
+        for routing, block in routed_blocks(self.routing, batches, LineRouting.from_buffer):
             yield self._answering(routing, block) if self.side == ANSWERING else self._asking(routing, block)
 
     def _placed(self, block: pa.RecordBatch) -> tuple[Index, Index, Index, Keys]:
@@ -83,7 +79,11 @@ class LineRouteStage(Stage):
         count = len(self.spec.keys)
         columns = self.columns(self.side, block)
         good = coordinates(self.spec, columns[count:])[1]
-        rows = np.flatnonzero(good & usable(columns[:count]) if count else good)
+        good = good & usable(columns[:count]) if count else good
+        if good.all():
+            own = columns[:count]
+            return np.arange(good.size), self.hashes(self.side, block), line_codes(self.spec, columns[count:]), own
+        rows = np.flatnonzero(good)
         keys: Keys = [key.take(rows) for key in columns[:count]]
         return rows, self.hashes(self.side, block)[rows], line_codes(self.spec, columns[count:])[rows], keys
 
@@ -98,10 +98,13 @@ class LineRouteStage(Stage):
         payload, travelling = self.held(ASKING), self.travelling(ASKING)
         # Rows without a place, and those that share a region, go anywhere: by turns.
         turn = scattered(np.arange(block.num_rows))
-        cells = (turn.view(np.uint64) % np.uint64(routing.cells)).astype(np.int64)
-        sure = np.zeros(block.num_rows, dtype=np.bool_)
         rows, hashes, codes, keys = self._placed(block)
-        cells[rows], sure[rows] = routing.asking(self.spec, hashes, codes, keys, turn[rows])
+        if rows.size == block.num_rows:
+            cells, sure = routing.asking(self.spec, hashes, codes, keys, turn)
+        else:
+            cells = (turn.view(np.uint64) % np.uint64(routing.cells)).astype(np.int64)
+            sure = np.zeros(block.num_rows, dtype=np.bool_)
+            cells[rows], sure[rows] = routing.asking(self.spec, hashes, codes, keys, turn[rows])
         names = [*columns_of(POINT_PAYLOAD, payload), *columns_of(KEY, travelling), SURE]
         kept = pa.RecordBatch.from_arrays([*block.columns[: payload + travelling], pa.array(sure)], names=names)
         table, bounds = group_rows_by_cell(kept, np.arange(block.num_rows), cells, routing.cells)

@@ -28,10 +28,11 @@ from dovetail.columns.encode import Keys, group_numbers
 from dovetail.columns.hashing import mix_into
 from dovetail.columns.numba_cache import njit
 from dovetail.columns.segments import pack, unpack
-from dovetail.families.nearest import tree as trees
+from dovetail.families.nearest import tree_search as trees
 from dovetail.families.nearest.compiled import Index
 from dovetail.families.nearest.kernel import coordinates, on_sphere
 from dovetail.families.nearest.spec import EARTH, NearestSpec
+from dovetail.families.nearest.tree import build
 
 Floats = npt.NDArray[np.float64]
 Mask = npt.NDArray[np.bool_]
@@ -138,14 +139,16 @@ class Routing:
             order = np.argsort(groups, kind="stable")
             starts = np.zeros(known + 1, dtype=np.int64)
             np.cumsum(np.bincount(groups, minlength=known), out=starts[1:])
-            tree = trees.build(np.ascontiguousarray(points[order]), starts, np.ones(spec.dimensions))
+            tree = build(np.ascontiguousarray(points[order]), starts, np.ones(spec.dimensions))
             step = max(1, (1 << 23) // spec.k)
             for at in range(0, far.size, step):
                 some = places[at : at + step], asked[at : at + step]
-                visits = np.argsort(trees.neighbourhoods(tree, some[1], some[0]))
+                visits = np.argsort(trees.neighbourhoods(tree, some[1], some[0], trees.ALWAYS))
                 none = np.empty((0, 3))
                 anywhere = np.full(visits.size, np.inf)
-                _, found, counts, _ = trees.nearest(tree, some[1], some[0], none, visits, spec.k, anywhere)
+                _, found, counts, _ = trees.nearest(
+                    tree, some[1], some[0], none, visits, spec.k, anywhere, trees.ALWAYS, trees.ALWAYS
+                )
                 enough = counts == spec.k
                 far[at : at + step][enough] = found[enough, spec.k - 1]
                 sure[at : at + step] = enough

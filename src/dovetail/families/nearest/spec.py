@@ -47,6 +47,8 @@ class NearestSpec:
     """The type of the distances that come out."""
     unit: int = 1
     """What a distance in codes is multiplied with to come out."""
+    window: tuple[int, int] | None = None
+    """How much later than an asking row an answering one may be, least and most; a time follows the coordinates."""
 
     @property
     def whole(self) -> bool:
@@ -60,8 +62,8 @@ class NearestSpec:
 
     @property
     def width(self) -> int:
-        """How many columns the keys and coordinates of a side take."""
-        return len(self.keys) + self.coordinates
+        """How many columns the keys, the coordinates and, beside a window, the time of a side take."""
+        return len(self.keys) + self.coordinates + (self.window is not None)
 
     @property
     def dimensions(self) -> int:

@@ -29,24 +29,25 @@ from dovetail.columns.hashing import row_hashes
 from dovetail.columns.layout import FITTED, KEY, POINT_PAYLOAD, Source, columns_of
 from dovetail.columns.partition import group_rows_by_cell, one_segment, segments_by_turn, shuffle_batch
 from dovetail.columns.sampling import sampled_sides
-from dovetail.columns.segments import binary_column, blocks, concat, routing_and_rows, take_unchecked
+from dovetail.columns.segments import binary_column, concat, routed_blocks, take_unchecked
 from dovetail.families.nearest.compiled import Index, Values
 from dovetail.families.nearest.fitting import Sample, fit
 from dovetail.families.nearest.kernel import Floats, NearIndex, choose
 from dovetail.families.nearest.router import Routing, modulo, places_of, scattered
 from dovetail.families.nearest.spec import ANSWERING, ASKING, NearestSpec
 
-ID, SURE, HOME, FAR, LIMIT = "id", "sure", "home", "far", "limit"
+ID, SURE, HOME, FAR, LIMIT, WHICH = "id", "sure", "home", "far", "limit", "which"
 """The number of an asking row, or its position at home; whether it must find k rows, its home, the distance of a
-candidate, and how far away one can be."""
+candidate, how far away one can be, and the number of a candidate among those of a cell."""
 
 VISITORS, RESIDENTS = 1, 2
 """Turns of the asking rows in a cell, behind the answering ones (0): those at home elsewhere, those at home here."""
 
 NOTES = -1
 """The turn of what cells have counted."""
-OWN, VISITED, ASKED = 0, 1, 2
-"""Turns of a home in the merge, behind three times its cell: what its rows found there, and elsewhere; its rows."""
+NEAR, OWN, VISITED, ASKED = 0, 1, 2, 3
+"""Turns of a home in the merge, behind four times its cell: the rows that are near to some of its rows, which of them
+each has found, what its rows have found elsewhere; its rows."""
 
 NOTE = "note"
 """Metadata of a segment without rows: what its cell has counted."""
@@ -95,6 +96,16 @@ class Stage:
         self, index: NearIndex | None, rows: pa.RecordBatch | None, columns: Keys, limits: Floats | None = None
     ) -> Candidates | None:
         """The nearest rows of asking ones; None where nobody answers."""
+        chosen = self.chosen(index, rows, columns, limits)
+        if chosen is None or rows is None:
+            return None
+        owner, far, rank, which = chosen
+        return owner, far, rank, take_unchecked(rows.select(range(self.spec.held)), which)
+
+    def chosen(
+        self, index: NearIndex | None, rows: pa.RecordBatch | None, columns: Keys, limits: Floats | None = None
+    ) -> tuple[Index, Values, Index, Index] | None:
+        """The nearest rows of asking ones by their numbers."""
         if index is None or rows is None:
             return None
         found = index.search(columns, limits)
@@ -103,8 +114,9 @@ class Stage:
             picked = found.row
             ordering = [rows.column(at).take(picked) for at in self.spec.order]
         chosen = choose(self.spec, found.owner, found.far, ordering)
-        near = take_unchecked(rows.select(range(self.spec.held)), found.row[chosen.at])
-        return found.owner[chosen.at], found.far[chosen.at], chosen.rank, near
+        if chosen.everything:
+            return found.owner, found.far, chosen.rank, found.row
+        return found.owner[chosen.at], found.far[chosen.at], chosen.rank, found.row[chosen.at]
 
 
 @dataclass(frozen=True)
@@ -146,11 +158,7 @@ class RouteStage(Stage):
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
-        packed, rows = routing_and_rows(self.routing, batches)
-        if packed is None:
-            return
-        routing = Routing.from_buffer(packed)
-        for block in blocks(rows):
+        for routing, block in routed_blocks(self.routing, batches, Routing.from_buffer):
             if self.side == ANSWERING:
                 yield self._answering(routing, block)
             else:
@@ -214,16 +222,17 @@ class AnswerStage(Stage):
         slots = spark_hash.cell_numbers(np.arange(self.partitions), self.partitions)
         formed = 0
         if residents is not None:
-            own = self.candidates(index, answering, self.columns(ASKING, residents))
-            if own is not None:
+            own = self.chosen(index, answering, self.columns(ASKING, residents))
+            if own is not None and answering is not None:
                 formed += own[0].size
-                yield one_segment(slots[cell % self.partitions], 3 * cell + OWN, _listed(pa.array(own[0]), own))
+                for turn, rows in self._found_here(own, answering):
+                    yield one_segment(slots[cell % self.partitions], 4 * cell + turn, rows)
             payload = residents.schema.names[: self.held(ASKING)]
-            yield one_segment(slots[cell % self.partitions], 3 * cell + ASKED, residents.select([*payload, ID, SURE]))
+            yield one_segment(slots[cell % self.partitions], 4 * cell + ASKED, residents.select([*payload, ID, SURE]))
         if visitors is not None:
             for home, part in self._visits(index, answering, visitors):
                 formed += part.num_rows
-                yield one_segment(slots[home % self.partitions], 3 * home + VISITED, part)
+                yield one_segment(slots[home % self.partitions], 4 * home + VISITED, part)
         counts = [
             0 if answering is None else answering.num_rows,
             sum(0 if rows is None else rows.num_rows for rows in (visitors, residents)),
@@ -234,6 +243,21 @@ class AnswerStage(Stage):
         yield one_segment(
             slots[cell % self.partitions], NOTES, empty.replace_schema_metadata({NOTE: json.dumps(counts)})
         )
+
+    def _found_here(
+        self, own: tuple[Index, Values, Index, Index], answering: pa.RecordBatch
+    ) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """What rows at home have found: each answering row once, however many it is near to, and their numbers.
+
+        Candidates with all their columns would be the largest part of what the two shuffles carry.
+        """
+        owner, far, _, which = own
+        used = np.zeros(answering.num_rows, dtype=np.bool_)
+        used[which] = True
+        yield NEAR, answering.select(range(self.spec.held)).filter(pa.array(used))
+        numbers = (np.cumsum(used, dtype=np.int32) - 1)[which]
+        columns: list[pa.Array[Any]] = [pa.array(owner.astype(np.int32)), pa.array(far), pa.array(numbers)]
+        yield OWN, pa.RecordBatch.from_arrays(columns, names=[ID, FAR, WHICH])
 
     def _visits(
         self, index: NearIndex | None, answering: pa.RecordBatch | None, visitors: pa.RecordBatch

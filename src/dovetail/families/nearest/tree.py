@@ -1,10 +1,8 @@
-"""A compiled k-d tree, one for each group of points: built by medians, searched from the nearest box outward.
+"""A compiled k-d tree, one for each group of points, built by medians.
 
-Points lie in the order of the tree, so that a leaf is one run of memory.  Distances are those of the definition, to
-the last bit: :mod:`dovetail.reference.nearest`.  What prunes a box is never larger than the distance of a point in it:
-rounding is monotone, so the gap to a box, squared and summed in the same order, is at most the square for each of its
-points.  Places on the Earth are searched as points of the unit sphere, by chords with a margin for their rounding, and
-measured by the haversine formula.
+Points lie in the order of the tree, so that a leaf is one run of memory.  Where rows ask for those of a window of time,
+time is an axis like the others, along which nodes are cut and left out, and that no distance counts.
+:mod:`dovetail.families.nearest.tree_search` looks for points in it.
 """
 
 from __future__ import annotations
@@ -16,17 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.columns.numba_cache import njit
-from dovetail.families.nearest.spec import EARTH
 
 Index = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
-Mask = npt.NDArray[np.bool_]
 
 LEAF = 12
 """Points below which a node is not divided further."""
-NEIGHBOURHOOD = 1024
-"""Points of a part of the tree that fits into the cache."""
-_DEPTH = 128
+DEPTH = 128
 """More nodes than wait on any path: every node halves its points."""
 
 
@@ -52,6 +46,11 @@ class Tree(NamedTuple):
     roots: Index
     """For each group its root, -1 without points."""
     factors: Floats
+    times: Index
+    """The time of each point, where rows ask for those of a window; else without any."""
+    earliest: Index
+    latest: Index
+    """For each node the times of its points."""
 
 
 @njit
@@ -84,7 +83,7 @@ def _select(points: Floats, order: Index, begin: int, end: int, wanted: int, axi
 
 @njit
 def _nodes(
-    points: Floats, order: Index, starts: Index, factors: Floats
+    points: Floats, order: Index, starts: Index, factors: Floats, timed: bool, whole: float
 ) -> tuple[Index, Index, Index, Index, Floats, Floats, Floats, Index]:  # pragma: no cover - compiled
     groups, dims = starts.size - 1, points.shape[1]
     most = 2 * (points.shape[0] // (LEAF // 2) + groups) + 1
@@ -93,7 +92,7 @@ def _nodes(
     along, cut = np.zeros(most, dtype=np.int64), np.zeros(most)
     low, high = np.empty((most, dims)), np.empty((most, dims))
     roots = np.full(groups, -1, dtype=np.int64)
-    stack = np.empty((_DEPTH, 3), dtype=np.int64)
+    stack = np.empty((DEPTH, 3), dtype=np.int64)
     count = 0
     for group in range(groups):
         if starts[group] == starts[group + 1]:
@@ -116,6 +115,10 @@ def _nodes(
                     smallest, largest = min(smallest, points[at, d]), max(largest, points[at, d])
                 low[node, d], high[node, d] = smallest, largest
                 width = factors[d] * (largest - smallest)
+                if timed and d == dims - 1:
+                    # Down to the length of a window by time alone; then a cut by time for every two or three others.
+                    # More of them would scatter the rows of a window, fewer would look at rows outside of it.
+                    width = whole * width * math.sqrt(width)
                 if width > widest:
                     axis, widest = d, width
             if last - first <= LEAF or widest <= 0.0:
@@ -133,206 +136,44 @@ def _nodes(
 def build(points: Floats, starts: Index, factors: Floats, places: Floats | None = None) -> Tree:
     """A tree over the points of each group, which lie together: those of group g from starts[g] on."""
     ordered, order = points.copy(), np.arange(points.shape[0])
-    nodes = _nodes(ordered, order, starts, factors)
+    nodes = _nodes(ordered, order, starts, factors, False, 0.0)
     own = np.empty((0, 3)) if places is None else places[order]
-    return Tree(ordered, own, order, *nodes, factors)
+    none = np.empty(0, dtype=np.int64)
+    return Tree(ordered, own, order, *nodes, factors, none, none, none)
 
 
-@njit(inline="always")
-def _gap(low: Floats, high: Floats, node: int, point: Floats, factors: Floats) -> float:  # pragma: no cover - compiled
-    """The square of the distance from a point to the box of a node."""
-    total = 0.0
-    for d in range(point.size):
-        if point[d] < low[node, d]:
-            part = factors[d] * (low[node, d] - point[d])
-            total += part * part
-        elif point[d] > high[node, d]:
-            part = factors[d] * (point[d] - high[node, d])
-            total += part * part
-    return total
-
-
-@njit(inline="always")
-def _square(points: Floats, at: int, point: Floats, factors: Floats) -> float:  # pragma: no cover - compiled
-    part = factors[0] * (points[at, 0] - point[0])
-    total: float = part * part
-    for d in range(1, point.size):
-        part = factors[d] * (points[at, d] - point[d])
-        total += part * part
-    return total
-
-
-@njit(inline="always")
-def _on_earth(places: Floats, at: int, place: Floats) -> float:  # pragma: no cover - compiled
-    half = math.sin((places[at, 0] - place[0]) / 2)
-    turn = math.sin((places[at, 1] - place[1]) / 2)
-    squared = half * half + place[2] * places[at, 2] * (turn * turn)
-    return 2 * EARTH * math.asin(math.sqrt(min(1.0, squared)))
-
-
-@njit(inline="always")
-def _reach(far: float, earth: bool) -> float:  # pragma: no cover - compiled
-    """No square of a point within `far` is larger than this."""
-    if earth:
-        angle = min(far / (2 * EARTH), math.pi / 2)
-        chord = 2 * math.sin(angle) * (1 + 1e-12) + 1e-14
-        return chord * chord
-    return far * far * (1 + 1e-15) + 1e-320
-
-
-@njit(inline="always")
-def _lift(far: Floats, row: Index, size: int) -> None:  # pragma: no cover - compiled
-    """The last entry of a heap, whose largest is first, to its place."""
-    at = size - 1
-    while at > 0 and far[(at - 1) >> 1] < far[at]:
-        up = (at - 1) >> 1
-        far[at], far[up] = far[up], far[at]
-        row[at], row[up] = row[up], row[at]
-        at = up
-
-
-@njit(inline="always")
-def _sink(far: Floats, row: Index, size: int) -> None:  # pragma: no cover - compiled
-    """The first entry of a heap to its place."""
-    at = 0
-    while True:
-        down = 2 * at + 1
-        if down >= size:
-            return
-        if down + 1 < size and far[down + 1] > far[down]:
-            down += 1
-        if far[down] <= far[at]:
-            return
-        far[at], far[down] = far[down], far[at]
-        row[at], row[down] = row[down], row[at]
-        at = down
+def build_timed(
+    points: Floats, times: Index, length: int, starts: Index, factors: Floats, places: Floats | None = None
+) -> Tree:
+    """A tree that is cut by time as well, for points of which rows ask for those of a window of this length."""
+    dims = points.shape[1]
+    ordered = np.column_stack([points, times.astype(np.float64)])
+    order = np.arange(points.shape[0])
+    with np.errstate(over="ignore"):
+        whole = float(np.max(factors * np.ptp(points, axis=0))) if order.size else 0.0
+    weights = np.append(factors, 1.0 / max(length, 1))
+    nodes = _nodes(ordered, order, starts, weights, True, whole if 0.0 < whole < np.inf else 1.0)
+    begin, end, right, axis, cut, low, high, roots = nodes
+    own = np.empty((0, 3)) if places is None else places[order]
+    when = times[order]
+    spans = _time_spans(when, begin, end, right)
+    boxes = np.ascontiguousarray(low[:, :dims]), np.ascontiguousarray(high[:, :dims])
+    kept = np.ascontiguousarray(ordered[:, :dims])
+    return Tree(kept, own, order, begin, end, right, axis, cut, *boxes, roots, factors, when, *spans)
 
 
 @njit
-def nearest(
-    tree: Tree, group: Index, asked: Floats, places: Floats, visits: Index, k: int, limits: Floats
-) -> tuple[Index, Floats, Index, Mask]:  # pragma: no cover - compiled
-    """For each asked point up to k rows and their distances, nearest first, how many, and whether others tie the k-th.
-
-    None is farther than the limit of its asking row.  `visits` is the order in which points are asked: neighbours one
-    after the other find their nodes in the cache.
-    """
-    size, earth = asked.shape[0], tree.places.shape[0] > 0
-    out_row = np.empty((size, k), dtype=np.int64)
-    out_far = np.empty((size, k))
-    counts = np.zeros(size, dtype=np.int64)
-    tied = np.zeros(size, dtype=np.bool_)
-    stack, gaps = np.empty(_DEPTH, dtype=np.int64), np.empty(_DEPTH)
-    for asking in visits:
-        within = limits[asking]
-        widest = _reach(within, earth)
-        own = group[asking]
-        if own < 0 or own >= tree.roots.size or tree.roots[own] < 0:
+def _time_spans(
+    times: Index, begin: Index, end: Index, right: Index
+) -> tuple[Index, Index]:  # pragma: no cover - compiled
+    """The first and the last time of each node; children come behind their parents."""
+    earliest, latest = np.empty(begin.size, dtype=np.int64), np.empty(begin.size, dtype=np.int64)
+    for node in range(begin.size - 1, -1, -1):
+        if right[node] >= 0:
+            earliest[node] = min(earliest[node + 1], earliest[right[node]])
+            latest[node] = max(latest[node + 1], latest[right[node]])
             continue
-        point = asked[asking]
-        far, row = out_far[asking], out_row[asking]
-        held, reach, same = 0, widest, False
-        stack[0], gaps[0] = tree.roots[own], _gap(tree.low, tree.high, tree.roots[own], point, tree.factors)
-        waiting = 1
-        while waiting:
-            waiting -= 1
-            node = stack[waiting]
-            if gaps[waiting] > reach:
-                continue
-            while tree.right[node] >= 0:
-                # Down to the nearer child; the other one waits.
-                one, other = node + 1, tree.right[node]
-                a = _gap(tree.low, tree.high, one, point, tree.factors)
-                b = _gap(tree.low, tree.high, other, point, tree.factors)
-                if b < a:
-                    one, other, a, b = other, one, b, a
-                if b <= reach:
-                    stack[waiting], gaps[waiting] = other, b
-                    waiting += 1
-                node = one
-                if a > reach:
-                    break
-            else:
-                for at in range(tree.begin[node], tree.end[node]):
-                    square = _square(tree.points, at, point, tree.factors)
-                    if square > reach:
-                        continue
-                    distance = _on_earth(tree.places, at, places[asking]) if earth else math.sqrt(square)
-                    if not distance <= within:
-                        continue
-                    if held < k:
-                        far[held], row[held] = distance, at
-                        held += 1
-                        _lift(far, row, held)
-                    elif distance < far[0]:
-                        last = far[0]
-                        far[0], row[0] = distance, at
-                        _sink(far, row, k)
-                        same = far[0] == last
-                    else:
-                        same = same or distance == far[0]
-                    if held == k:
-                        reach = min(widest, _reach(far[0], earth))
-        counts[asking], tied[asking] = held, same
-        # The largest goes to the end, until all are in order.
-        for left in range(held, 1, -1):
-            far[0], far[left - 1] = far[left - 1], far[0]
-            row[0], row[left - 1] = row[left - 1], row[0]
-            _sink(far, row, left - 1)
-    return out_row, out_far, counts, tied
-
-
-@njit
-def within_reach(
-    tree: Tree, group: Index, asked: Floats, places: Floats, limit: Floats
-) -> tuple[Index, Index, Floats]:  # pragma: no cover - compiled
-    """All rows within the limit of each asked point, in any order: asking row, row, distance."""
-    earth = tree.places.shape[0] > 0
-    room, count = 1024, 0
-    owner, row, far = np.empty(room, dtype=np.int64), np.empty(room, dtype=np.int64), np.empty(room)
-    stack = np.empty(_DEPTH, dtype=np.int64)
-    for asking in range(asked.shape[0]):
-        point, reach = asked[asking], _reach(limit[asking], earth)
-        stack[0] = tree.roots[group[asking]]
-        waiting = 1
-        while waiting:
-            waiting -= 1
-            node = stack[waiting]
-            if _gap(tree.low, tree.high, node, point, tree.factors) > reach:
-                continue
-            if tree.right[node] >= 0:
-                stack[waiting], stack[waiting + 1] = tree.right[node], node + 1
-                waiting += 2
-                continue
-            for at in range(tree.begin[node], tree.end[node]):
-                square = _square(tree.points, at, point, tree.factors)
-                if square > reach:
-                    continue
-                distance = _on_earth(tree.places, at, places[asking]) if earth else math.sqrt(square)
-                if distance <= limit[asking]:
-                    if count == room:
-                        room *= 2
-                        owner = np.concatenate((owner, np.empty(count, dtype=np.int64)))
-                        row = np.concatenate((row, np.empty(count, dtype=np.int64)))
-                        far = np.concatenate((far, np.empty(count)))
-                    owner[count], row[count], far[count] = asking, at, distance
-                    count += 1
-    return owner[:count], row[:count], far[:count]
-
-
-@njit
-def neighbourhoods(tree: Tree, group: Index, asked: Floats) -> Index:  # pragma: no cover - compiled
-    """For each asked point where a small part of the tree near it begins: those of one part find it in the cache.
-
-    The nodes above such parts are few, so that the walk down to them stays in the cache, too.
-    """
-    out = np.zeros(asked.shape[0], dtype=np.int64)
-    for asking in range(asked.shape[0]):
-        own = group[asking]
-        if own < 0 or own >= tree.roots.size or tree.roots[own] < 0:
-            continue
-        node = tree.roots[own]
-        while tree.right[node] >= 0 and tree.end[node] - tree.begin[node] > NEIGHBOURHOOD:
-            node = tree.right[node] if asked[asking, tree.axis[node]] > tree.cut[node] else node + 1
-        out[asking] = tree.begin[node]
-    return out
+        earliest[node] = latest[node] = times[begin[node]]
+        for at in range(begin[node] + 1, end[node]):
+            earliest[node], latest[node] = min(earliest[node], times[at]), max(latest[node], times[at])
+    return earliest, latest

@@ -12,6 +12,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from dovetail.columns.held import WAITING_METRICS, CellOfHash
 from dovetail.columns.layout import CELL_NUMBER, COUNTERS, KEY, POINT_PAYLOAD, SAMPLED_KEYS, SIDE, Source
 from dovetail.columns.sampling import DENSE, SPARSE
 from dovetail.columns.structs import nest
@@ -20,12 +21,12 @@ from dovetail.conditions.names import quoted
 from dovetail.conditions.tokens import may_be_random
 from dovetail.errors import ArgumentError
 from dovetail.families.aggregate.join_stages import METRICS, RESULT, BroadcastStage, IndexStage, MergeStage, ResultStage
-from dovetail.families.aggregate.router import without_sample
+from dovetail.families.aggregate.router import gathered, without_sample
 from dovetail.families.aggregate.stages import ANSWERING, ASKING, AnswerStage, FitStage, RouteStage
-from dovetail.families.aggregate.stream import STREAM_METRICS, AggregateKernel, CellOfHash
+from dovetail.families.aggregate.stream import AggregateKernel
 from dovetail.plan.aggregate import AggregatePlan
-from dovetail.plan.aggregate_calls import Argument, Call, TypedCall
-from dovetail.plan.aggregate_window import AskedWindow
+from dovetail.plan.aggregate_calls import Argument, Call, TypedCall, from_pairs_by_type
+from dovetail.plan.asked_window import AskedWindow
 from dovetail.plan.theta import Facts
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_in_parts, in_turn, segments_by_cell
 from dovetail.spark.carriers import arrow_type, carrier
@@ -49,6 +50,8 @@ _ARGUMENT = "a"
 def typed_calls(frames: Mapping[str, DataFrame], other: str, calls: Sequence[Call]) -> list[TypedCall]:
     """The calls with the types that Spark gives them; refuses those that Spark cannot evaluate."""
     matched = Side.of(other, frames[other]).frame
+    if not calls:
+        return []
     ansi = is_ansi(frames)
     sqls = [sql for call in calls for sql in call.arguments]
     try:
@@ -70,6 +73,12 @@ def typed_calls(frames: Mapping[str, DataFrame], other: str, calls: Sequence[Cal
         arguments = [_argument(sql, next(kinds), ansi=ansi) for sql in call.arguments]
         typed.append(TypedCall(call, tuple(arguments), result.simpleString(), arrow_type(result), result.json()))
     return typed
+
+
+def settled(frames: Mapping[str, DataFrame], other: str, calls: Sequence[Call]) -> list[Call]:
+    """The calls, of which those that need all matches at once come from the pairs where kernels lack their type."""
+    found = {one.call.name: one for one in typed_calls(frames, other, [call for call in calls if call.gathered])}
+    return [from_pairs_by_type(found[call.name]) if call.name in found else call for call in calls]
 
 
 def narrowed(frames: Mapping[str, DataFrame], facts: Facts, predicate: Predicate, calls: Sequence[TypedCall]) -> Facts:
@@ -101,7 +110,7 @@ def _argument(sql: str, kind: T.DataType, *, ansi: bool) -> Argument:
 def aggregate_frame(frames: Mapping[str, DataFrame], plan: AggregatePlan) -> DataFrame:
     """The lazy frame that a plan describes: a struct column for the asking input, then the aggregates."""
     columns = _Columns(plan, filtered_sides(frames, plan.filters))
-    name, names = f"dovetail({','.join(plan.inputs)})", METRICS if plan.window is None else STREAM_METRICS
+    name, names = f"dovetail({','.join(plan.inputs)})", METRICS if plan.window is None else WAITING_METRICS
     recorder = Recorder(name, plan.shuffle_partitions, streaming=bool(plan.streams), names=names)
     if plan.window is not None:
         rows = _streamed(columns, recorder, identity(frames, plan.identity()), plan.window)
@@ -185,7 +194,7 @@ def _shuffled(columns: _Columns, recorder: Recorder) -> DataFrame:
 
     routed = Routed(
         route=route,
-        without_sample=without_sample(spec.step, partitions).to_buffer().to_pybytes(),
+        without_sample=(gathered if spec.gathered else without_sample)(spec.step, partitions).to_buffer().to_pybytes(),
         sampling=_sampling(columns) if plan.sampled else None,
         partitions=partitions,
         held=ANSWERING,

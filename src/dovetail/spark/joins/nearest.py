@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from dovetail.columns.held import WAITING_METRICS, CellOfHash
 from dovetail.columns.layout import (
     CELL_NUMBER,
     COUNTERS,
@@ -26,13 +28,14 @@ from dovetail.conditions.names import quoted
 from dovetail.conditions.nearness import Distance
 from dovetail.conditions.tokens import may_be_random
 from dovetail.errors import UnsupportedTypeError
-from dovetail.families.nearest.join_stages import DISTANCE, METRICS, RANK, BroadcastStage, MergeStage
-from dovetail.families.nearest.line import by_hash
+from dovetail.families.nearest.join_stages import DISTANCE, METRICS, RANK, BroadcastStage, MergeStage, ResultStage
+from dovetail.families.nearest.line import by_hash, for_everybody
 from dovetail.families.nearest.line_stages import LineFitStage, LineJoinStage, LineRouteStage
 from dovetail.families.nearest.router import without_sample
 from dovetail.families.nearest.spec import ANSWERING, ASKING
 from dovetail.families.nearest.stages import AnswerStage, FitStage, RouteStage, Sources
-from dovetail.plan.nearest import Measured, NearestPlan
+from dovetail.families.nearest.stream import NearestKernel
+from dovetail.plan.nearest_plan import Measured, NearestPlan
 from dovetail.spark.batch import (
     FlatSide,
     Joined,
@@ -45,12 +48,13 @@ from dovetail.spark.batch import (
 )
 from dovetail.spark.carriers import arrow_type, json_text
 from dovetail.spark.conjuncts import midnight
-from dovetail.spark.frames import Side, filtered_sides, is_ansi
+from dovetail.spark.frames import Side, filtered_sides, identity, is_ansi
 from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import SEGMENTS, arrow_function
 from dovetail.spark.runtime.versions import apply_by_group
+from dovetail.spark.stream import PACKED_ROWS, PackRows, run_kernel
 from dovetail.spark.types import check_deterministic, clocks_change, compared_type, expression_types
 
 _ON_A_LINE = (
@@ -112,12 +116,16 @@ def _distance_type(kind: KeyType) -> T.DataType:
 def nearest_frame(frames: Mapping[str, DataFrame], plan: NearestPlan) -> DataFrame:
     """The lazy frame that a plan describes: a struct column for each input, the distance and the rank."""
     handle = Handle(plan)
+    names = WAITING_METRICS if plan.two_streams else METRICS
     recorder = Recorder(
-        f"dovetail({','.join(plan.inputs)})", plan.shuffle_partitions, streaming=bool(plan.streams), names=METRICS
+        f"dovetail({','.join(plan.inputs)})", plan.shuffle_partitions, streaming=bool(plan.streams), names=names
     )
     columns = _Columns(plan, filtered_sides(frames, plan.filters), recorder)
     handle.recorders.append(recorder)
-    rows = _broadcast(columns, recorder) if plan.broadcast else _shuffled(columns, recorder)
+    if plan.two_streams:
+        rows = _streamed(columns, recorder, identity(frames, plan.identity()))
+    else:
+        rows = _broadcast(columns, recorder) if plan.broadcast else _shuffled(columns, recorder)
     return attach(rows, handle)
 
 
@@ -135,6 +143,9 @@ class _Columns:
         """Keys, coordinates and a hash; a filter that must not drop asking rows hides their keys instead."""
         keys = self.plan.keys[side]
         columns = key_columns(keys, prefix, only=self.plan.hidden if side == ASKING else None)
+        if self.spec.window is not None:
+            # A row whose keys are hidden has its time all the same: it may be late.
+            columns[-1] = key_columns(keys, prefix)[-1]
         if self.spec.keys and hashed:
             columns.append(hash_column(keys[: len(self.spec.keys)], f"{prefix}{len(keys)}"))
         return columns
@@ -172,8 +183,17 @@ class _Columns:
             )
             for alias, side, null in zip(self.plan.inputs, self.sides, may, strict=True)
         ]
-        kind = _result_type(self.spec.distance, self.plan.keys[ASKING][-1].ddl)
+        kind = _result_type(self.spec.distance, self.plan.keys[ASKING][len(self.spec.keys)].ddl)
         return [*fields, T.StructField(DISTANCE, kind, may[1]), T.StructField(RANK, T.IntegerType(), may[1])]
+
+    def flat_fields(self) -> list[T.StructField]:
+        """What leaves a cell of streams: the payload of both, whether there is a neighbour, distance and rank."""
+        payload = [
+            T.StructField(f"{PAYLOADS[side]}{at}", field.dataType)
+            for side in (ASKING, ANSWERING)
+            for at, (_, field) in enumerate(self.sides[side].payload)
+        ]
+        return [*payload, T.StructField(HAS_MATCH, T.BooleanType()), *self.result_fields()[2:]]
 
     def schema(self) -> T.StructType:
         """What leaves a stage, with the counters last."""
@@ -216,9 +236,10 @@ def _on_line(columns: _Columns, recorder: Recorder) -> DataFrame:
     if plan.sampled:
         fit = LineFitStage(spec, partitions, fractions=(1 / DENSE, 1 / SPARSE))
         sampling = replace(_sampling(columns), fit=fit)
+    unknown = for_everybody if plan.window is not None and not spec.keys else by_hash
     routed = Routed(
         route=route,
-        without_sample=by_hash(partitions).to_buffer().to_pybytes(),
+        without_sample=unknown(partitions).to_buffer().to_pybytes(),
         sampling=sampling,
         partitions=partitions,
         held=ANSWERING,
@@ -253,6 +274,23 @@ def _sampling(columns: _Columns) -> Sampling:
     fit = FitStage(columns.spec, columns.plan.shuffle_partitions, fractions=(1 / DENSE, 1 / SPARSE))
     sampled = [[f"{side} AS {SIDE}", *columns.keys(side, SAMPLED_KEYS[side])] for side in (ASKING, ANSWERING)]
     return Sampling(fit, (sampled[ASKING], sampled[ANSWERING]))
+
+
+def _streamed(columns: _Columns, recorder: Recorder, join: Mapping[str, str]) -> DataFrame:
+    """Both streams in the cells of their keys, where rows wait for the end of their windows."""
+    stage = ResultStage(columns.spec, sources=columns.sources)
+    packed = []
+    for side in (ASKING, ANSWERING):
+        cells = CellOfHash(stage.held(side) + stage.travelling(side)) if columns.spec.keys else None
+        packed.append(columns.flat(side).flat().mapInArrow(arrow_function(PackRows(side, cells)), PACKED_ROWS))
+    make = partial(NearestKernel, stage)
+    rows = run_kernel(packed, make, recorder, columns.flat_fields(), join, event_time=True)
+    present = HAS_MATCH if columns.spec.keep else None
+    structs = [
+        *columns.sides[ASKING].structs(PAYLOADS[ASKING]),
+        *columns.sides[ANSWERING].structs(PAYLOADS[ANSWERING], present=present),
+    ]
+    return rows.selectExpr(*structs, DISTANCE, RANK)
 
 
 def _broadcast(columns: _Columns, recorder: Recorder) -> DataFrame:

@@ -25,11 +25,11 @@ import numpy as np
 import pandas as pd  # noqa: F401 - PyArrow imports it for the first array
 from pyspark import daemon
 
-import dovetail.families.aggregate.join_stages
+import dovetail.families.aggregate.stream
 import dovetail.families.approx.stream
 import dovetail.families.asof.stream
 import dovetail.families.bestmatch.stream_recent
-import dovetail.families.nearest.join_stages
+import dovetail.families.nearest.stream
 import dovetail.families.shedding.stream
 import dovetail.families.theta.stream
 import dovetail.families.window.stream

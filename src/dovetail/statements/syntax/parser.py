@@ -155,9 +155,15 @@ class DovetailParser(ClauseParser):
         relation = self._parse_table()
         if relation is None:
             self._fail("a relation is missing behind AGGREGATE JOIN", "the name of a table, or a subquery")
-        condition = self._parse_disjunction() if self._match(TokenType.ON) else None
-        if condition is None:
-            self._fail("ON is missing behind AGGREGATE JOIN", "ON q.k = t.k AND q.x <= t.x")
+        if relation.alias.upper() == "COMPUTE" == self._prev.text.upper() and not self._next_is_condition():
+            # Without ON, aggregates follow the relation at once: this was no name for it.
+            relation.set("alias", None)
+            self._retreat(self._index - 1)
+        condition = None
+        if self._match(TokenType.ON):
+            condition = self._parse_disjunction()
+            if condition is None:
+                self._fail("a condition is missing behind ON", "ON q.k = t.k AND q.x <= t.x")
         if not self._match_text_seq("COMPUTE"):
             self._fail("COMPUTE is missing behind AGGREGATE JOIN", "COMPUTE count(*) AS n, avg(q.x) AS mean")
         computed = [self._computed()]
@@ -167,6 +173,9 @@ class DovetailParser(ClauseParser):
         join = exp.Join(this=relation, side="LEFT", kind="SEMI", on=condition)
         join.meta["compute"] = Compute(tuple(computed), keep=side != "INNER")
         return join
+
+    def _next_is_condition(self) -> bool:
+        return bool(self._curr) and self._curr.token_type is TokenType.ON
 
     def _at_nearest(self) -> bool:
         """Whether ``NEAREST JOIN`` or ``NEAREST 3 JOIN`` begins here; a table may be called nearest."""

@@ -1,4 +1,4 @@
-"""Windows of time between the two inputs of an aggregate join, and what two streams need."""
+"""Windows of time around the rows of one input, in which another answers; and what two streams need."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ class AskedWindow:
     numeric: bool
     given: str
     """The window as the user wrote it."""
+    ddl: str
+    """The type in which times are compared."""
 
     @property
     def columns(self) -> tuple[tuple[str, str], tuple[str, str]]:
@@ -47,29 +49,45 @@ def read_window(
     columns: Mapping[str, InputColumns],
     by: str,
     other: str,
+    *,
+    argument: str = "within",
+    hint: str | None = None,
 ) -> AskedWindow | None:
-    """The window that ``time=`` and ``within=`` ask for; None without them."""
+    """The window that ``time=`` and ``within=``, or another `argument`, ask for; None without them."""
     if time is None and within is None:
         return None
     if time is None or within is None:
-        missing, example = ("time", "time='ts'") if time is None else ("within", "within='10 seconds'")
+        missing, example = ("time", "time='ts'") if time is None else (argument, f"{argument}='10 seconds'")
         raise ArgumentError(
-            f"{'within' if time is None else 'time'}= without {missing}=",
-            accepted=f"both, such as {example}",
-            hint="a condition such as q.ts BETWEEN t.ts - INTERVAL 10 SECONDS AND t.ts needs neither",
+            f"{argument if time is None else 'time'}= without {missing}=", accepted=f"both, such as {example}",
+            hint=hint,
+        )  # fmt: skip
+    if isinstance(within, tuple) and len(within) == 2:
+        raise ArgumentError(
+            f"{argument}={within!r} does not say which time is later",
+            accepted=f"{argument}={{({by!r}, {other!r}): {within!r}}}",
+            hint=f"which bounds the time of {other!r} less that of {by!r}",
         )
     names, numeric = read_times(time, columns)
-    low, high = window_graph(within, (by, other), numeric=numeric).hull[0, 1].tolist()
-    return AskedWindow(by, other, (names[by], names[other]), low, high, numeric, str(within))
+    low, high = window_graph(within, (by, other), numeric=numeric, argument=argument).hull[0, 1].tolist()
+    kinds = {known.types[known.names.index(names[alias])] for alias, known in columns.items()}
+    # A date beside instants is midnight in the zone of the session; else days are as long as the calendar has them.
+    ddl = "BIGINT" if numeric else "TIMESTAMP" if "timestamp" in kinds else "TIMESTAMP_NTZ"
+    return AskedWindow(by, other, (names[by], names[other]), low, high, numeric, str(within), ddl)
+
+
+def needs_window(by: str, other: str, argument: str, verb: str) -> UnboundedJoinError:
+    """The refusal of two streams of which no row would ever be final."""
+    return UnboundedJoinError(
+        f"the streams {by!r} and {other!r} without {argument}=: a row of {other!r} that {verb} might always come",
+        accepted=f"time= and {argument}=, such as time='ts', {argument}='10 seconds'",
+    )
 
 
 def check_two_streams(window: AskedWindow | None, by: str, other: str, reasons: list[str]) -> AskedWindow:
     """Refuse two streams of which no row would ever be final, or that would need their pairs."""
     if window is None:
-        raise UnboundedJoinError(
-            f"the streams {by!r} and {other!r} without within=: a row of {other!r} that matches might always come",
-            accepted="time= and within=, such as time='ts', within='10 seconds'",
-        )
+        raise needs_window(by, other, "within", "matches")
     if reasons:
         raise ArgumentError(
             f"two streams in a join that has to form the pairs, because {reasons[0]}",
