@@ -14,6 +14,9 @@ Values = npt.NDArray[Any]
 """Doubles, or codes as unsigned numbers, whose differences are exact."""
 Mask = npt.NDArray[np.bool_]
 
+_FEW = 8
+"""Up to how many values of a bucket are looked at one by one: the next is easier to guess than the middle."""
+
 
 @njit(inline="always")
 def _bucket(value: Any, lowest: Any, scale: float, buckets: int) -> int:  # pragma: no cover - compiled
@@ -95,6 +98,40 @@ def _middle(values: Values, first: int, last: int, wanted: Any) -> tuple[int, in
         else:
             high = middle
     return low, low
+
+
+@njit
+def nearest_one(
+    values: Values, asked: Values, within: Any, table: Index, scale: float, place: Index, far: Values
+) -> bool:  # pragma: no cover - compiled
+    """Write where the nearest of the sorted values is for each asked one, -1 for none, and how far; False if any ties.
+
+    What :func:`runs` and :func:`listed` find for one group and k = 1 without ties, in one go.
+    """
+    last = values.size
+    for row in range(asked.size):
+        wanted = asked[row]
+        bucket = _bucket(wanted, values[0], scale, table.size - 1)
+        low, high = table[bucket], table[bucket + 1]
+        if high - low > _FEW:
+            low, _ = _middle(values, low, high, wanted)
+        else:
+            while low < high and values[low] < wanted:
+                low += 1
+        place[row] = -1
+        below = low > 0 and wanted - values[low - 1] <= within
+        above = low < last and values[low] - wanted <= within
+        if below and (not above or wanted - values[low - 1] <= values[low] - wanted):
+            nearest = wanted - values[low - 1]
+            if (above and values[low] - wanted == nearest) or (low > 1 and wanted - values[low - 2] == nearest):
+                return False
+            place[row], far[row] = low - 1, nearest
+        elif above:
+            nearest = values[low] - wanted
+            if low + 1 < last and values[low + 1] - wanted == nearest:
+                return False
+            place[row], far[row] = low, nearest
+    return True
 
 
 @njit

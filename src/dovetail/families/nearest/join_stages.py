@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from dovetail.columns.broadcast import broadcast_blocks
 from dovetail.columns.encode import Keys
@@ -69,13 +70,17 @@ class ResultStage(Stage):
             unmatched = np.empty(0, dtype=np.int64)
             if spec.keep:
                 unmatched = np.flatnonzero(np.bincount(owner, minlength=size) == 0)
-        picked = pa.array(np.concatenate([owner, unmatched]))
         matched = near.columns[: len(spec.payload[ANSWERING])]
-        columns = cast_columns([column.take(picked) for column in asking], spec.payload[ASKING])
+        columns = list(asking)
+        # Most often each row has one neighbour, and then its columns are as they came.
+        if owner.size != size or unmatched.size or not np.array_equal(owner, np.arange(size)):
+            picked = pa.array(np.concatenate([owner, unmatched]))
+            columns = [pc.take(column, picked, boundscheck=False) for column in asking]
+        columns = cast_columns(columns, spec.payload[ASKING])
         columns += self._padded(cast_columns(matched, spec.payload[ANSWERING]), unmatched.size)
         columns.append(pa.array(np.repeat([True, False], [owner.size, unmatched.size])))
         columns += self._padded([distances(spec, far), pa.array(rank, pa.int32())], unmatched.size)
-        columns.append(nulls(len(picked), pa.list_(pa.int64())))
+        columns.append(nulls(owner.size + unmatched.size, pa.list_(pa.int64())))
         return pa.RecordBatch.from_arrays(columns, names=self._names())
 
     def found(self, index: NearIndex | None, rows: pa.RecordBatch | None, columns: Keys) -> Candidates:

@@ -14,7 +14,7 @@ from dovetail.columns.codes import Codes, order_codes, window_ends
 from dovetail.columns.encode import Keys, group_numbers, usable
 from dovetail.columns.ties import content_ranks
 from dovetail.families.nearest import tree_search as trees
-from dovetail.families.nearest.compiled import Index, Values, buckets_of, first_places, in_order, listed, reaching, runs
+from dovetail.families.nearest.compiled import Index, Values, buckets_of, first_places, in_order, listed, nearest_one, reaching, runs
 from dovetail.families.nearest.spec import NearestSpec
 from dovetail.families.nearest.tree import build, build_timed
 from dovetail.families.nearest.windowed import TimedLine
@@ -169,7 +169,7 @@ class NearIndex:
         if count:
             chosen = asking
             group = group_numbers(self.spec.keys, self.keys, [key.take(chosen) for key in columns[:count]])[1]
-        values = values[asking]
+        values = values[asking] if asking.size < good.size else values
         since = until = trees.ALWAYS
         if self.spec.window is not None:
             times = order_codes(columns[-1], "int")[asking]
@@ -191,7 +191,8 @@ class NearIndex:
                 for at in range(0, asking.size, step)
             ]
             found = _joined(parts, step)
-        return Found(asking[found.owner], self.rows[found.row], found.far)
+        owner = asking[found.owner] if asking.size < good.size else found.owner
+        return Found(owner, self.rows[found.row], found.far)
 
     def _on_line(self, group: Index, asked: Values, since: Codes, until: Codes) -> Found:
         within: Any = _limit(self.spec)
@@ -201,6 +202,11 @@ class NearIndex:
         if self.spec.window is not None:
             return Found(*self.timed.nearest(group, asked, since, until, self.spec.k, within))
         asked = np.ascontiguousarray(asked)
+        if self.spec.k == 1 and self.table.size:
+            place, far = np.empty(asked.size, dtype=np.int64), np.empty_like(asked)
+            if nearest_one(self.values, asked, within, self.table, self.scale, place, far):
+                owner = np.flatnonzero(place >= 0)
+                return Found(owner, place, far) if owner.size == place.size else Found(owner, place[owner], far[owner])
         begin, end = runs(self.values, self.starts, group, asked, self.spec.k, within, self.table, self.scale)
         return Found(*listed(self.values, begin, end, asked))
 
