@@ -68,7 +68,8 @@ assert beside == [(i, j) for i in range(20) for j in range(i + 1, 20)]
 def streams_with_state():
     windows = run(dt.theta_join({"A": stream(), "B": stream()}, on="A.id < B.id", window=5), "windows")
     assert windows == [(i, j) for i, j in beside if i // 5 == j // 5]
-    dt.check_checkpoint(dt.theta_join({"A": stream(), "B": stream()}, on="A.id < B.id", window=5), place / "windows")
+    counted_windows = lambda rows: dt.theta_join({"A": stream(), "B": stream()}, on="A.id < B.id", window=rows)
+    dt.check_checkpoint(counted_windows(5), place / "windows")
     dt.check_checkpoint(dt.theta_join({"A": stream(), "B": stream()}, on="A.id < B.id", window=9), place / "nowhere")
     try:
         dt.check_checkpoint(dt.theta_join({"A": stream(), "B": stream()}, on="A.id < B.id", window=9), place / "windows")

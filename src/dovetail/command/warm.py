@@ -203,9 +203,11 @@ def _calls() -> _Calls:
         "the nearest on Earth": ("HAVERSINE(R.x, R.y, S.x, S.y)", "all"),
     }
     for name, (on, ties) in nearest.items():
-        batch[name] = lambda inputs, on=on, ties=ties: dt.nearest_join(  # type: ignore[misc]
-            inputs, on=on, k=3, ties=ties, broadcast=False
-        )
+        # One neighbour on a line is found by a kernel of its own.
+        for k in (1, 3) if ties == "all" else (3,):
+            batch[f"{name}, {k} of them"] = lambda inputs, on=on, k=k, ties=ties: dt.nearest_join(  # type: ignore[misc]
+                inputs, on=on, k=k, ties=ties, broadcast=False
+            )
         batch[f"{name}, in a window"] = lambda inputs, on=on: dt.nearest_join(  # type: ignore[misc]
             inputs, on=on, k=3, time="t", window="5 seconds", broadcast=False
         )

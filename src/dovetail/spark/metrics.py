@@ -32,12 +32,16 @@ from dovetail.spark.counters import added_up, named_sums, observed, readable, to
 from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Ledger, Stage, tapped
 from dovetail.spark.routing import arrow_function
-from dovetail.spark.runtime.versions import apply_by_group
+from dovetail.spark.runtime.versions import OBSERVES_AGAIN, apply_by_group
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _HANDLE = "_dovetail"
+_NUMBER = "_dovetail_row"
+"""The number of a row, the same whenever a task reads it: where an observation counts rows again, this tells."""
+_ROW_BITS = 33
+"""How many bits Spark gives to the number of a row within its task."""
 _numbers = itertools.count(1)
 
 
@@ -112,16 +116,24 @@ class Recorder:
             counted = rows.observe(self.name, *(self.sums or named_sums(self.names)))
         else:
             # As text: Spark Connect 4.0 fails to send an array of arrays.
-            cells = F.to_json(F.collect_list(counter))
-            counted = rows.observe(self._counter_observation(), cells.alias("cells"))
-        return counted.filter(counter.isNull()).drop(COUNTERS)
+            numbered = F.when(counter.isNotNull(), F.struct(F.col(_NUMBER).alias("row"), counter.alias("counts")))
+            cells = F.to_json(F.collect_list(numbered))
+            counted = _numbered(rows).observe(self._counter_observation(), cells.alias("cells"))
+        return counted.filter(counter.isNull()).drop(COUNTERS, _NUMBER)
 
     def finished(self, rows: DataFrame) -> DataFrame:
         """The rows that are left after conditions which only Spark evaluates, counted."""
         if self.streaming:
             return rows
         self.results = self._observation()
-        return rows.observe(self.results, F.count(F.lit(1)).alias("results"))
+        results = F.count(F.lit(1)).alias("results")
+        if not OBSERVES_AGAIN:
+            return rows.observe(self.results, results)
+        number = F.col(_NUMBER)
+        first = number.bitwiseAND((1 << _ROW_BITS) - 1) == 0
+        read, tasks = F.count_if(first), F.collect_set(F.when(first, F.shiftright(number, _ROW_BITS)))
+        observed_rows = _numbered(rows).observe(self.results, results, read.alias("read"), F.size(tasks).alias("tasks"))
+        return observed_rows.drop(_NUMBER)
 
     def _counter_observation(self) -> Observation:
         observation = self._observation()
@@ -136,11 +148,18 @@ class Recorder:
         """The counters of an action that has finished."""
         finished = [observed(observation, timeout) for observation in self.counters]
         cells = [counts for ledger in self.ledgers for counts in ledger.cells()]
-        cells += [counts for values in finished for counts in json.loads(values.get("cells") or "[]")]
+        for values in finished:
+            cells += {cell["row"]: cell["counts"] for cell in json.loads(values.get("cells") or "[]")}.values()
         raw = totals(self.names, cells)
         if self.results is not None:
-            raw["results"] = observed(self.results, timeout)["results"]
+            values = observed(self.results, timeout)
+            # A job that reads the rows of one task again reads those of all.
+            raw["results"] = values["results"] * values.get("tasks", 1) // max(1, values.get("read", 1))
         return readable(raw, self.tasks)
+
+
+def _numbered(rows: DataFrame) -> DataFrame:
+    return rows.withColumn(_NUMBER, F.monotonically_increasing_id())
 
 
 def nesting(stage: Stage, shape: Sequence[Nested], certain: Collection[str] | None) -> Stage:

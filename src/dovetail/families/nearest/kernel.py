@@ -14,7 +14,17 @@ from dovetail.columns.codes import Codes, order_codes, window_ends
 from dovetail.columns.encode import Keys, group_numbers, usable
 from dovetail.columns.ties import content_ranks
 from dovetail.families.nearest import tree_search as trees
-from dovetail.families.nearest.compiled import Index, Values, buckets_of, first_places, in_order, listed, nearest_one, reaching, runs
+from dovetail.families.nearest.compiled import (
+    Index,
+    Values,
+    buckets_of,
+    first_places,
+    in_order,
+    listed,
+    nearest_one,
+    reaching,
+    runs,
+)
 from dovetail.families.nearest.spec import NearestSpec
 from dovetail.families.nearest.tree import build, build_timed
 from dovetail.families.nearest.windowed import TimedLine

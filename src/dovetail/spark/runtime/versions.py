@@ -1,8 +1,8 @@
 """What differs between the versions of Spark that Dovetail runs on, in one place.
 
 Each difference is a name here, with a line that says what it is and since when.  It is found by looking for the
-feature, not by comparing numbers: distributions of Spark take features from newer versions.  What a version cannot do
-is refused on the driver, and the message names the version.
+feature, not by comparing numbers, wherever Python can see it: distributions of Spark take features from newer versions.
+What a version cannot do is refused on the driver, and the message names the version.
 """
 
 from __future__ import annotations
@@ -28,6 +28,8 @@ _TAKES_TIMEZONE = "timezone" in inspect.signature(to_arrow_type).parameters
 TIME_TYPES: tuple[type[Any], ...] = (T.TimeType,) if hasattr(T, "TimeType") else ()
 # applyInArrow hands over a group as an iterator of batches since 4.1; before, as one table, and takes one table back.
 _ITERATES_GROUPS = hasattr(PythonEvalType, "SQL_GROUPED_MAP_ARROW_ITER_UDF")
+# An observation counts rows again that a job reads again, as a sort does to find its ranges; not since 4.3.
+OBSERVES_AGAIN = tuple(map(int, pyspark.__version__.split(".")[:2])) < (4, 3)
 # transformWithState on rows came with 4.1; in 4.0 there is transformWithStateInPandas, and neither on Spark Connect.
 _ROW_STATE, _FRAME_STATE = "transformWithState", "transformWithStateInPandas"
 
