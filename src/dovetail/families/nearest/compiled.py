@@ -16,6 +16,8 @@ Mask = npt.NDArray[np.bool_]
 
 _FEW = 8
 """Up to how many values of a bucket are looked at one by one: the next is easier to guess than the middle."""
+_REGIONS = 24
+"""Up to how many regions a value is compared with all of them, without a branch."""
 
 
 @njit(inline="always")
@@ -214,6 +216,10 @@ def asking_cells(
     """Write the cells of some rows of one key, and which of them must find k rows; a row that is too far, or -1."""
     for row in rows:
         region, high = 0, begins.size - 1
+        if high <= _REGIONS:
+            for other in range(1, begins.size):
+                region += begins[other] <= codes[row]
+            high = region
         while region < high:
             middle = (region + high + 1) >> 1
             if begins[middle] <= codes[row]:
