@@ -118,7 +118,7 @@ def compare(folder: Path, scale: float, only: set[str]) -> list[list[str]]:
             "as-of": (lambda: written(spark, folder, "uniform", "asof_join", **asof), 3),
             "as-of, same columns": (lambda: written(spark, folder, "uniform", "asof_join", *same, **asof), 3),
         }
-        seconds, found = race(engines, times=9)
+        seconds, found = race(engines, times=15)
         beside = "; ".join(
             f"{name} {seconds[name]:.2f} s: {seconds['dovetail'] / seconds[name]:.2f} x that"
             for name in list(engines)[1:]
