@@ -68,6 +68,19 @@ def test_an_interval_covers_the_differences_it_was_made_of(modules):
     assert modules["claims"].interval(ours, other, "elapsed_ms") == "-10.0 %, 95 % interval -15.0 to -5.0"
 
 
+def test_an_interval_of_elapsed_time_forgets_a_minute_that_was_not_ours(modules):
+    interval = modules["claims"].middle_interval
+    other = _summary(modules, "b", elapsed_ms=[100.0] * 8)
+    ours = _summary(modules, "a", elapsed_ms=[90.0, 91.0, 92.0, 93.0, 94.0, 95.0, 96.0, 60_000.0])
+    # Of 8 differences the outermost enclose the median in 99 % of all cases, the next in 93 % only.
+    assert interval(ours, other, "elapsed_ms") == "-6 %, 95 % interval -10 to +59900"
+    nine = _summary(modules, "a", elapsed_ms=[89.0, 90.0, 91.0, 92.0, 93.0, 94.0, 95.0, 96.0, 60_000.0])
+    assert interval(nine, _summary(modules, "b", elapsed_ms=[100.0] * 9), "elapsed_ms").endswith("-10 to -4")
+    assert interval(ours, ours, "elapsed_ms").startswith("+0 %")
+    few = [_summary(modules, name, elapsed_ms=[1.0, 2.0]) for name in "ab"]
+    assert interval(*few, "elapsed_ms") == "+0 %", "two runs have no such interval"
+
+
 def test_the_least_time_is_judged_in_the_workers_and_read_in_one_thread(modules):
     claims = modules["claims"]
     runs = [1.0, 1.1, 1.2, 1.05]
