@@ -16,7 +16,7 @@ import pytest
 from dovetail.families.theta.paper.prefap import Values
 
 FOLDER = Path(__file__).parents[2] / "experiments"
-MODULES = ("reproduce", "data", "measure", "claims", "workers", "cluster", "distributed")
+MODULES = ("reproduce", "data", "measure", "claims", "workers", "cluster", "distributed", "plots", "figures", "tables")
 
 
 @pytest.fixture
@@ -168,6 +168,17 @@ def test_the_workers_find_the_pairs_of_the_definition(modules, op, algorithm):
     wanted = np.argwhere(compare(r.codes[:, None], s.codes[None, :])).tolist()
     assert sorted(zip(i.tolist(), j.tolist(), strict=True)) == [tuple(pair) for pair in wanted]
     assert compared == found.products
+
+
+@pytest.mark.parametrize("name", ["Prefap", "the full version"])
+def test_the_table_of_the_workers_has_every_version(modules, name):
+    runs, more = [1.0, 1.1, 1.2, 1.05], [1.5, 1.7, 1.8, 1.6]
+    found = [_summary(modules, label, work_ms=of) for label, of in (("a", runs), ("b", more))]
+    spreads = modules["figures"].Spreads(found, found[0], "2 x 2 rows")
+    head, _, *rows = modules["figures"].spread_rows(spreads, name).splitlines()
+    assert f"{name} against it |" in head
+    assert [row.count("|") for row in (head, *rows[:2])] == [11, 11, 11]
+    assert "(+50.0 %)" in modules["tables"]._ablation_rows(found, spreads, (1, 1), (2.0, 3.0))
 
 
 def test_the_load_of_workers_without_a_task_counts(modules):
