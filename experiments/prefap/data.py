@@ -68,9 +68,11 @@ def highs(symbol: str, begin: str = BEGIN, end: str = END) -> np.ndarray:
     return _stocks().loc[begin:end, symbol].dropna().to_numpy()
 
 
-def stocks(title: str, symbols: tuple[str, ...], ops: tuple[str, ...]) -> Task:
-    """Stock prices of the paper's period, on the 754 rows that give the paper's counts."""
-    return Task(title, symbols, ops, lambda _: tuple(Values.of(highs(symbol)) for symbol in symbols), fixed=True)
+def stocks(title: str, symbols: tuple[str, ...], ops: tuple[str, ...], every: int = 1) -> Task:
+    """Stock prices of the paper's period, on the 754 rows that give the paper's counts, or on some of them."""
+    return Task(
+        title, symbols, ops, lambda _: tuple(Values.of(highs(symbol)[::every]) for symbol in symbols), fixed=True
+    )
 
 
 def stock_periods(symbols: tuple[str, ...], ops: tuple[str, ...], rows: int, count: int) -> Task:

@@ -10,6 +10,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from data import Task
@@ -46,16 +47,21 @@ class Variant:
     algorithm: str
     prefilter: bool = True
     amalgamate: bool = True
+    round_up: bool = True
+    """Spans of repartitioning are whole numbers, as A3.5 prints them; ours stay as they are."""
 
     def layout(self, r: Values, s: Values, op: str, p: int, w: int | None) -> Layout:
         """The layout of these streams."""
         return layout(
             self.algorithm, r, s, op=op, partitions=p, window=w,
-            prefilter=self.prefilter, amalgamate=self.amalgamate,
+            prefilter=self.prefilter, amalgamate=self.amalgamate, round_up=self.round_up,
         )  # fmt: skip
 
 
 RIVALS = tuple(Variant(NAMES[name], name) for name in ALGORITHMS)
+"""The algorithms as printed."""
+OURS = (Variant("Prefap, ours", "prefap", round_up=False), Variant("FTJ, ours", "ftj", round_up=False))
+"""What `algorithm="prefap"` and `"ftj"` of theta joins do: spans as they are, also below 1."""
 ABLATION = (
     Variant("Full version", "prefap"),
     Variant("without prefiltering", "prefap", prefilter=False),
@@ -79,21 +85,24 @@ class Sample:
 
 @dataclass(frozen=True)
 class Summary:
-    """The runs of one variant: means of counts and ratios, the median of times, which outliers move less."""
+    """The runs of one variant: means of counts and ratios, the median of times, which outliers move less.
+
+    A sample is a `Sample`, or a `Spread` where the join went through the cluster.
+    """
 
     label: str
-    samples: tuple[Sample, ...]
+    samples: tuple[Any, ...]
 
     def column(self, field: str) -> np.ndarray:
         """One metric, run by run."""
         return np.array([getattr(sample, field) for sample in self.samples], np.float64)
 
     def __getattr__(self, field: str) -> float:
-        # Only the metrics of Sample come here; the dataclass has the rest.
-        if field not in Sample.__dataclass_fields__:
+        # Only the metrics of a sample come here; the dataclass has the rest.
+        if field.startswith("_") or field not in self.samples[0].__dataclass_fields__:
             raise AttributeError(field)
         column = self.column(field)
-        return float(np.median(column) if field == "elapsed_ms" else column.mean())
+        return float(np.median(column) if field.endswith("_ms") else column.mean())
 
 
 def perform(r: Values, s: Values, found: Layout, op: str) -> int:

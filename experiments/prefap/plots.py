@@ -16,7 +16,7 @@ from matplotlib.axes import Axes
 from matplotlib.ticker import EngFormatter
 from measure import Summary
 
-COLOURS = ("#c0392b", "#2c6fbb", "#5a9e6f", "#8e6bb0", "#b08d57", "#444444")
+COLOURS = ("#c0392b", "#2c6fbb", "#5a9e6f", "#8e6bb0", "#b08d57", "#444444", "#777777")
 plt.rcParams.update({"font.size": 9, "axes.spines.top": False, "axes.spines.right": False, "figure.dpi": 130})
 
 
@@ -88,6 +88,17 @@ def three_way(path: Path, task: Task, found: Sequence[Summary], own: Summary, he
     bars(axes[3], [*labels, own.label], [s.elapsed_ms for s in (*found, own)], "(D) elapsed, ms (median)")
     bars(axes[4], [s.label for s in near], [s.elapsed_ms for s in near], "(E) D, zoomed")
     axes[4].set_ylim(bottom=0.7 * min(s.elapsed_ms for s in near))
+    _save(figure, path, heading)
+
+
+def spread(path: Path, found: Sequence[Summary], heading: str) -> None:
+    """The join through the cluster: processor time, the largest task, the wall, the balance."""
+    figure, axes = plt.subplots(1, 4, figsize=(15, 3.4), layout="constrained")
+    labels = [summary.label for summary in found]
+    bars(axes[0], labels, [s.work_ms for s in found], "processor time of layout and workers, ms (median)")
+    bars(axes[1], labels, [s.largest_ms for s in found], "processor time of the largest task, ms (median)")
+    bars(axes[2], labels, [s.elapsed_ms for s in found], "elapsed on two shared cores, ms (median)")
+    ratios(axes[3], found, "load balancing ratio, measured")
     _save(figure, path, heading)
 
 

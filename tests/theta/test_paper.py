@@ -294,15 +294,28 @@ def test_balance_counts_what_table_2_counts():
     ("prefilter", "amalgamate", "products"),
     [(True, True, 104_138), (False, True, 105_132), (True, False, 121_647), (False, False, 134_449)],
 )
-def test_table_3(prefilter, amalgamate, products):
+@pytest.mark.parametrize("round_up", [True, False], ids=["printed", "spans kept"])
+def test_table_3(prefilter, amalgamate, products, round_up):
     # The text says p = 10 and 755 rows; the printed counts follow from p = 5 on the 754 rows before 2020.
     r, s = (_highs(symbol, "2017-01-03", "2019-12-31") for symbol in ("JNJ", "MSFT"))
     assert len(r) == len(s) == 754
-    found = layout("prefap", r, s, op="<=", partitions=5, window=1000, prefilter=prefilter, amalgamate=amalgamate)
+    found = layout(
+        "prefap", r, s, op="<=", partitions=5, window=1000,
+        prefilter=prefilter, amalgamate=amalgamate, round_up=round_up,
+    )  # fmt: skip
     assert found.products == products
     assert len(cross(r.codes, s.codes, found, "<=")[0]) == 92_240
     if not prefilter and not amalgamate:
-        assert layout("ftj", r, s, op="<=", partitions=5, window=1000).products == products
+        assert layout("ftj", r, s, op="<=", partitions=5, window=1000, round_up=round_up).products == products
+
+
+def test_the_printed_spans_are_whole_numbers():
+    # One unit is the least span of A3.5, so partitions within [0, 1] stay whole, and FTJ's likewise.
+    r, s = Values.of(np.linspace(0, 1, 200)), Values.of(np.linspace(0, 1, 200))
+    for name in ("prefap", "ftj"):
+        printed, kept = (layout(name, r, s, op="<", partitions=2, window=40, round_up=up) for up in (True, False))
+        assert len(printed.pairs) < len(kept.pairs), name
+        assert printed.products > kept.products, name
 
 
 def test_prefap_never_does_more_than_ftj_on_the_papers_shapes():

@@ -27,6 +27,7 @@ __all__ = [
     "cross",
     "layout",
     "matches_per_pair",
+    "queue",
 ]
 
 Algorithm = Literal["prefap", "ftj", "cfs", "obt", "rbm"]
@@ -43,6 +44,7 @@ def layout(
     window: int | None = None,
     prefilter: bool = True,
     amalgamate: bool = True,
+    round_up: bool = False,
 ) -> Layout:
     """Lay two join columns out in partitions, and list the pairs of partitions that can match.
 
@@ -63,6 +65,8 @@ def layout(
         The window size behind the average partition size of Prefap and FTJ; the stream's size by default.
     prefilter, amalgamate
         Switch one of Prefap's two additions off.  The other algorithms have neither.
+    round_up
+        Round the spans of Prefap's and FTJ's repartitioning up to whole numbers, as A3.5 prints them.
 
     Examples
     --------
@@ -78,10 +82,11 @@ def layout(
         raise ArgumentError(f"window={window}", accepted="a whole number from 1, or None")
     if algorithm == "prefap":
         return prefap_layout(
-            r, s, op=op, partitions=partitions, window=window, prefilter=prefilter, amalgamate=amalgamate
-        )
+            r, s, op=op, partitions=partitions, window=window,
+            prefilter=prefilter, amalgamate=amalgamate, round_up=round_up,
+        )  # fmt: skip
     if algorithm == "ftj":
-        return ftj_layout(r, s, op=op, partitions=partitions, window=window)
+        return ftj_layout(r, s, op=op, partitions=partitions, window=window, round_up=round_up)
     if algorithm == "cfs":
         return cfs_layout(r, s, op=op, partitions=partitions)
     if algorithm == "obt":
@@ -168,15 +173,21 @@ def balance(
         raise ArgumentError(f"processes={processes}", accepted="a whole number from 1")
     r_size, s_size = laid_out.r_sizes[laid_out.pairs[:, 0]], laid_out.s_sizes[laid_out.pairs[:, 1]]
     queued = dispatch == "queue"
-    process = _queue(r_size * s_size, processes) if queued else np.arange(len(laid_out.pairs)) % processes
+    process = queue(r_size * s_size, processes) if queued else np.arange(len(laid_out.pairs)) % processes
     ratio_in = _ratio(np.bincount(process, r_size + s_size, processes).astype(np.float64))
     if matches is None:
         return ratio_in, None
     return ratio_in, _ratio(np.bincount(process, matches, processes).astype(np.float64))
 
 
-def _queue(work: npt.NDArray[np.int64], processes: int) -> npt.NDArray[np.int64]:
-    """The process of each piece of work when each goes to the process with the least work so far."""
+def queue(work: npt.NDArray[np.int64], processes: int) -> npt.NDArray[np.int64]:
+    """The process of each piece of work when each goes to the process with the least work so far.
+
+    Examples
+    --------
+    >>> queue(np.array([5, 2, 2, 2, 1]), 2).tolist()
+    [0, 1, 1, 1, 0]
+    """
     load = [(0, process) for process in range(processes)]
     chosen = np.empty(len(work), np.int64)
     for at, amount in enumerate(work.tolist()):

@@ -34,7 +34,9 @@ from dovetail.families.theta.paper.prefap import (
 _SEED = 6996
 
 
-def ftj_layout(r: Values, s: Values, *, op: Operator, partitions: int = 10, window: int | None = None) -> Layout:
+def ftj_layout(
+    r: Values, s: Values, *, op: Operator, partitions: int = 10, window: int | None = None, round_up: bool = False
+) -> Layout:
     """FastThetaJoin: Prefap without its two additions, which is how the paper's ablation treats it.
 
     Examples
@@ -42,7 +44,9 @@ def ftj_layout(r: Values, s: Values, *, op: Operator, partitions: int = 10, wind
     >>> ftj_layout(Values.of([1, 2, 5, 9]), Values.of([2, 4, 8, 9]), op=">", partitions=2).products
     8
     """
-    return prefap_layout(r, s, op=op, partitions=partitions, window=window, prefilter=False, amalgamate=False)
+    return prefap_layout(
+        r, s, op=op, partitions=partitions, window=window, prefilter=False, amalgamate=False, round_up=round_up
+    )
 
 
 def cfs_layout(r: Values, s: Values, *, op: Operator, partitions: int = 10) -> Layout:
