@@ -35,7 +35,7 @@ BOOST = 1.2
 """The boost factor of the paper's example.  Windows that rows were lost from make the join look cheaper than it is."""
 WIDTH = 2 * SECOND
 """Slices: the paper's b."""
-TICK = 0.25
+TICK = 0.05
 """Seconds between services while the join keeps up."""
 OVERHEAD = {3: 0.005, 4: 0.03, 5: 0.1}
 """Seconds of an adaptation on the virtual machine, which makes about a hundredth of this one's comparisons a second."""
