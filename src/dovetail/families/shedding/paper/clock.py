@@ -75,6 +75,10 @@ class VirtualPace:
         due, self.due = self.due, False
         return self.z if due else None
 
+    def budget(self, control: Control) -> None:
+        """None: a tick of rows is served at once."""
+        return
+
 
 @dataclass
 class Buffers:
@@ -261,4 +265,4 @@ def _chosen(rows: pa.RecordBatch, wanted: Rows) -> pa.RecordBatch:
     """Some rows; most often neighbours."""
     if wanted.size and wanted[-1] - wanted[0] == wanted.size - 1:
         return rows.slice(int(wanted[0]), wanted.size)
-    return rows.take(pa.array(wanted))
+    return rows.take(wanted)
