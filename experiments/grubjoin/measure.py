@@ -8,37 +8,44 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from dovetail.columns.numba_cache import njit
-from dovetail.families.shedding.optimizer.drop_rates import keep_rates
-from dovetail.families.shedding.optimizer.model import NESTED, Floats, Ints, Model, build_model, direction
-from dovetail.families.shedding.paper.clock import ROOM, SECOND, Run, VirtualClock, VirtualPace
-from dovetail.families.shedding.paper.workload import DriftingStreams, arrival_times, epsilon_join, maker
+from dovetail.families.shedding.optimizer.drop_rates import keep_rates, kept_work
+from dovetail.families.shedding.optimizer.model import Costs, Floats, Ints, Model, build_model, direction
+from dovetail.families.shedding.paper.clock import ROOM, SECOND, Run, VirtualClock, VirtualPace, as_printed, by_room
+from dovetail.families.shedding.paper.printed import PrintedHarvestKernel
+from dovetail.families.shedding.paper.workload import DriftingStreams, arrival_times, epsilon_join
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest, RandomDrop
-from dovetail.families.shedding.stream import SheddingKernel
+from dovetail.families.shedding.stream import HarvestKernel, SheddingKernel
 from dovetail.families.shedding.stream_drop import DropKernel, drop_models
 from dovetail.families.window import state
 
-# A service of a tenth of a second stores few rows: merging them sooner keeps the pieces few and the runs short.
-state.MANY = 3
+# A service stores few rows: in fewer slices, merged sooner, pieces are few and runs short.  Results do not change.
+state.MANY, state.SLICES = 4, 2
 
-SECONDS, WARM = 60.0, 20.0
-GRUB, DROP, BRISK = "GrubJoin", "RandomDrop", "GrubJoin, every second"
+SECONDS, WARM = 40.0, 20.0
+GRUB, OURS, DROP = "GrubJoin", "Dovetail", "RandomDrop"
+"""As printed, what `window_join(shed=Harvest())` does, and the rival."""
+ADAPTED, EVEN = "RandomDrop, adapted", "RandomDrop, even"
+"""The rival with rates set while it runs, and with the same rate for all streams."""
 KAPPAS = (2.0, 2.0, 50.0, 50.0, 50.0)
 LAGS = {"aligned": (0.0,) * 5, "not aligned": (0.0, 5.0, 15.0, 10.0, 18.0)}
 SUSTAINED = 100.0
 """Rows a second of each of three streams up to which the paper's machine needs no shedding."""
 BOOST = 1.2
-"""The boost factor of the paper's example.  Windows that rows were lost from make the join look cheaper than it is."""
+"""The boost factor of the paper's example."""
 WIDTH = 2 * SECOND
 """Slices: the paper's b."""
 TICK = 0.25
-"""Seconds between services while the join keeps up."""
-OVERHEAD = {3: 0.005, 4: 0.03, 5: 0.1}
-"""Seconds of an adaptation on the virtual machine, which makes about a hundredth of this one's comparisons a second."""
+"""Seconds of rows that a service takes."""
+TEN = 10.0
+"""Rows that wait for each input: the paper's buffers."""
+OVERHEAD = {3: 0.0013, 4: 0.0041, 5: 0.01}
+"""Seconds of an adaptation: the paper's 10 ms for five streams (Figure 8), for fewer by its n m^4."""
 
 
 @dataclass(frozen=True)
@@ -51,18 +58,46 @@ class Setting:
     kappas: tuple[float, ...] = KAPPAS
     lags: str = "not aligned"
     interval: float = 5.0
-    buffer: float = 0.5
-    """Seconds of rows that wait at most."""
+    buffer: float | None = None
+    """Seconds of rows that wait at most; None for ten rows."""
     overhead: float = 0.0
     seconds: float = SECONDS
+    emit: float = 0.0
+    """What a match found costs, in comparisons."""
+    plan: float = 1.0
+    """RandomDrop's plan is for so much of the capacity."""
+    boost: float = BOOST
+    tick: float = TICK
+
+
+def _costly(kind: type[SheddingKernel], emit: float) -> type[SheddingKernel]:
+    """A kernel whose matches cost something beside the comparisons that find them."""
+
+    class Costly(kind):  # type: ignore[misc, valid-type]
+        def restore(self, known, watermark):  # type: ignore[no-untyped-def]
+            super().restore(known, watermark)
+            self.costs = Costs(0.0, emit)
+
+    return Costly if emit else kind
+
+
+Make = Callable[[VirtualPace], SheddingKernel]
+
+
+def harvesting(algorithm: str, m: int, emit: float, seed: int) -> Make:
+    """Window harvesting, as printed or ours."""
+    spec = epsilon_join(m)
+    slices = Slices.of(spec.hull, WIDTH)
+    kind = _costly(PrintedHarvestKernel if algorithm == GRUB else HarvestKernel, emit)
+    return lambda pace: kind(spec, shed=Harvest(seed=seed), slices=slices, pace=pace)
 
 
 @cache
-def capacity() -> float:
-    """Comparisons a second of the exact three-way join at the rate that needs no shedding yet."""
-    inputs = DriftingStreams(KAPPAS[:3], LAGS["aligned"][:3], SUSTAINED).made(40.0, seed=1)
-    clock = VirtualClock(maker(epsilon_join(3), Harvest()), 1e15, fixed=1.0, tick=TICK)
-    return clock.run(inputs, arrival_times(inputs), 40.0).rate("work", WARM, 40.0)
+def capacity(emit: float = 0.0) -> float:
+    """Work a second of the exact three-way join at the rate that needs no shedding yet."""
+    inputs = DriftingStreams(KAPPAS[:3], LAGS["aligned"][:3], SUSTAINED).made(WARM + 10.0, seed=1)
+    clock = VirtualClock(harvesting(OURS, 3, emit, 0), 1e15, fixed=1.0, tick=TICK)
+    return clock.run(inputs, arrival_times(inputs), WARM + 10.0).rate("work", WARM, WARM + 10.0)
 
 
 @dataclass(frozen=True)
@@ -74,11 +109,11 @@ class Exact:
 
 
 @cache
-def exact(m: int, rate: float, kappas: tuple[float, ...], lags: str) -> Exact:
+def exact(m: int, rate: float, kappas: tuple[float, ...], lags: str, emit: float = 0.0) -> Exact:
     """The exact join with the join orders that it learns as any other run does."""
     spec, seconds = epsilon_join(m), WARM + 8.0
     inputs = DriftingStreams(kappas[:m], LAGS[lags][:m], rate).made(seconds, seed=1)
-    make, made = maker(spec, Harvest()), []
+    make, made = harvesting(OURS, m, emit, 0), []
 
     def kept(pace: VirtualPace) -> SheddingKernel:
         made[:] = [make(pace)]
@@ -86,7 +121,8 @@ def exact(m: int, rate: float, kappas: tuple[float, ...], lags: str) -> Exact:
 
     done = VirtualClock(kept, 1e15, fixed=1.0, tick=1.0, buffer=1e9).run(inputs, arrival_times(inputs), seconds)
     slices = Slices.of(spec.hull, WIDTH)
-    return Exact(done.rate("work", WARM, seconds), tuple(drop_models(spec, slices, made[0].control, NESTED)))
+    models = drop_models(spec, slices, made[0].control, Costs(0.0, emit))
+    return Exact(done.rate("work", WARM, seconds), tuple(models))
 
 
 @dataclass
@@ -103,15 +139,49 @@ class StaticDrop(DropKernel):
         return None
 
 
-def dropping(setting: Setting, seed: int) -> tuple[Callable[[VirtualPace], SheddingKernel], float]:
+def static_plan(known: Exact, z: float, *, even: bool = False) -> tuple[Floats, Ints]:
+    """Drop rates and join orders for a part of the full work: the optimum, or the same rate for all streams."""
+    keep, orders = keep_rates(known.models, z)
+    if not even:
+        return keep, orders
+    full = np.ones(keep.size)
+    budget = z * float(np.min([kept_work(model, full) for model in known.models], axis=0).sum())
+    low, high = 0.0, 1.0
+    for _ in range(40):
+        middle = (low + high) / 2
+        fits = np.min([kept_work(model, middle * full) for model in known.models], axis=0).sum() <= budget
+        low, high = (middle, high) if fits else (low, middle)
+    best = np.argmin([kept_work(model, low * full) for model in known.models], axis=0)
+    return low * full, np.array([known.models[at].orders[i] for i, at in enumerate(best)])
+
+
+def best_product(known: Exact, z: float, steps: int = 48) -> float:
+    """The most output, as a part of the exact join's, that any drop rates on a grid leave within z of the full work."""
+    m = known.models[0].rates.size
+    budget = z * float(np.min([kept_work(model, np.ones(m)) for model in known.models], axis=0).sum())
+    grid = np.geomspace(0.01, 1.0, steps)
+    best = 0.0
+    for flat in np.ndindex(*(steps,) * m):
+        keep = grid[list(flat)]
+        if keep.prod() > best:
+            work = float(np.min([kept_work(model, keep) for model in known.models], axis=0).sum())
+            best = float(keep.prod()) if work <= budget else best
+    return best
+
+
+def dropping(setting: Setting, seed: int) -> tuple[Make, float | None]:
     """RandomDrop with rates for the streams of a setting, and the throttle that these call for."""
     assert isinstance(setting.rates, float)
-    known = exact(setting.m, setting.rates, setting.kappas, setting.lags)
-    z = min(1.0, ROOM * capacity() / known.work)
-    plan = keep_rates(known.models, z)
     spec = epsilon_join(setting.m)
     slices = Slices.of(spec.hull, WIDTH)
-    return lambda pace: StaticDrop(spec, shed=RandomDrop(seed=seed), slices=slices, pace=pace, plan=plan), z
+    if setting.algorithm == ADAPTED:
+        kind = _costly(DropKernel, setting.emit)
+        return lambda pace: kind(spec, shed=RandomDrop(seed=seed), slices=slices, pace=pace), None
+    known = exact(setting.m, setting.rates, setting.kappas, setting.lags, setting.emit)
+    z = min(1.0, setting.plan * ROOM * capacity(setting.emit) / known.work)
+    plan = static_plan(known, z, even=setting.algorithm == EVEN)
+    fixed = _costly(StaticDrop, setting.emit)
+    return lambda pace: fixed(spec, shed=RandomDrop(seed=seed), slices=slices, pace=pace, plan=plan), z
 
 
 def run(setting: Setting, seed: int) -> Run:
@@ -119,13 +189,15 @@ def run(setting: Setting, seed: int) -> Run:
     m = setting.m
     inputs = DriftingStreams(setting.kappas[:m], LAGS[setting.lags][:m], setting.rates).made(setting.seconds, seed)
     most = setting.rates if isinstance(setting.rates, float) else max(rate for _, rate in setting.rates)
-    make, fixed = maker(epsilon_join(m), Harvest(seed=seed)), None
-    if setting.algorithm == DROP:
+    fixed: float | None = None
+    if setting.algorithm in (GRUB, OURS):
+        make = harvesting(setting.algorithm, m, setting.emit, seed)
+    else:
         make, fixed = dropping(setting, seed)
     clock = VirtualClock(
-        make, capacity(), interval=setting.interval,
-        buffer=max(10.0, setting.buffer * most), tick=TICK, overhead=setting.overhead, fixed=fixed,
-        boost=BOOST,
+        make, capacity(setting.emit), interval=setting.interval,
+        buffer=TEN if setting.buffer is None else setting.buffer * most, tick=setting.tick, overhead=setting.overhead,
+        fixed=fixed, boost=setting.boost, rule=as_printed if setting.algorithm == GRUB else by_room,
     )  # fmt: skip
     return clock.run(inputs, arrival_times(inputs), setting.seconds)
 
@@ -140,23 +212,33 @@ class Runs:
 
     def output(self, setting: Setting) -> float:
         """Results a second after the warm-up, the mean of some runs."""
-        return self._mean(setting, "results", lambda done: done.rate("results", WARM, setting.seconds))
+        return self._mean(setting, "results")
 
     def lost(self, setting: Setting) -> float:
         """The part of the rows that found their buffer full."""
-        return self._mean(setting, "lost", lambda done: done.total("lost", WARM) / done.total("arrived", WARM))
+        return self._mean(setting, "lost")
 
-    def _mean(self, setting: Setting, name: str, figure: Callable[[Run], float]) -> float:
-        found = []
-        for seed in range(self.count):
-            known = json.loads(self.file.read_text()) if self.file.exists() else {}
-            key = f"{name} {setting} {seed}"
-            if key not in known:
-                known[key] = figure(run(setting, seed))
-                self.file.write_text(json.dumps(known, indent=1))
-            found.append(known[key])
-            self.tick()
-        return float(np.mean(found))
+    def course(self, setting: Setting) -> list[float]:
+        """The throttle of one run, second by second."""
+        return [float(z) for z in self._figures(setting, 0)["throttle"]]
+
+    def _mean(self, setting: Setting, name: str) -> float:
+        return float(np.mean([self._figures(setting, seed)[name] for seed in range(self.count)]))
+
+    def _figures(self, setting: Setting, seed: int) -> dict[str, Any]:
+        known = json.loads(self.file.read_text()) if self.file.exists() else {}
+        key = f"{setting} {seed}"
+        if key not in known:
+            done = run(setting, seed)
+            known[key] = {
+                "results": done.rate("results", WARM, setting.seconds),
+                "lost": done.total("lost", WARM) / max(done.total("arrived", WARM), 1.0),
+                "throttle": [done.throttle(float(at)) for at in np.arange(1.0, setting.seconds)],
+            }
+            self.file.write_text(json.dumps(known))
+        self.tick()
+        found: dict[str, Any] = known[key]
+        return found
 
 
 def random_case(random: np.random.Generator, m: int, n: int, *, correlated: bool) -> Model:

@@ -14,12 +14,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from dovetail.families.shedding.budget import Budget
 from dovetail.families.shedding.optimizer.model import Flags, Floats, Ints
 from dovetail.families.shedding.optimizer.orders import join_orders
 from dovetail.families.shedding.optimizer.statistics import Learned
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import KEEP_UP, Shed
-from dovetail.families.shedding.throttle import UNIT, Expected, TimeModel, load, throttled
+from dovetail.families.shedding.throttle import UNIT, Expected, TimeModel, joining_room, load, throttled
 
 SEGMENT = "shedding"
 ENOUGH = 2e6
@@ -115,8 +116,11 @@ class Pace(Protocol):
         `full` works out how many comparisons the full join of this micro-batch will take, or None if nobody knows.
         """
 
+    def budget(self, control: Control) -> Budget | None:
+        """The time that the joining may take, once the throttle is decided; None where it does not count."""
 
-@dataclass(frozen=True)
+
+@dataclass
 class WallPace:
     """The throttle on Spark: adapts in every micro-batch, by the wall clock.
 
@@ -132,6 +136,8 @@ class WallPace:
 
     shed: Shed
     began: float | None
+    _room: float = field(default=0.0, init=False)
+    _ahead: float | None = field(default=None, init=False)
 
     def decide(self, control: Control, full: Callable[[], float | None]) -> float:
         """By what the last micro-batches took, or as the user fixed it."""
@@ -144,15 +150,26 @@ class WallPace:
         interval, wall.began, wall.planned = began - wall.began, began, 0.0
         if self.shed.throttle is not None:
             return self.shed.throttle
-        ahead = full() if wall.calls > 0 else None
-        if ahead is None:
-            return z
         always, each = control.timing.values.tolist()
         rest = wall.rest + wall.outside if wall.calls > 1 else 0.0
-        expected = Expected(interval, joining=z * ahead * wall.overrun * each / UNIT, rest=rest + always)
+        ahead = full() if wall.calls > 0 else None
+        joining = 0.0 if ahead is None else z * ahead * wall.overrun * each / UNIT
+        expected = Expected(interval, joining, rest=rest + always)
+        # What any join takes is part of the time that a budget watches, but no part of what a throttle shortens.
+        self._room, self._ahead = joining_room(Expected(interval, joining, rest), target), ahead
+        if ahead is None:
+            return z
         z = throttled(z, load(expected, target), self.shed.boost)
         wall.planned = z * ahead
         return z
+
+    def budget(self, control: Control) -> Budget | None:
+        """What the micro-batch of the last decision may take; None where the user fixed the throttle."""
+        if self.shed.throttle is not None:
+            return None
+        wall = control.wall
+        full = None if self._ahead is None else self._ahead * wall.overrun
+        return Budget(self._room, full, control.timing, self.shed.boost, warm=wall.calls > 0, last=wall.joined)
 
     def _look_back(self, control: Control, began: float, target: float | None) -> None:
         """What the last micro-batch tells, now that the next one has begun."""

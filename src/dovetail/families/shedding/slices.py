@@ -14,13 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import ArgumentError
-from dovetail.families.shedding.optimizer.model import Flags, Ints
+from dovetail.families.shedding.optimizer.model import Flags, Floats, Ints
+from dovetail.families.window.encode import Index
 from dovetail.families.window.graph import WindowMatrix
+from dovetail.families.window.indexes import BY_TIME, IndexedInput
 
 MOST = 400
 """Slices of one window at most."""
 USUAL = 10
 """Slices of the longest reach where the user names no length."""
+FEW = 64
+"""Rows that tell how full the slices are, where all rows look everywhere."""
 
 Times = npt.NDArray[np.int64]
 
@@ -89,3 +93,19 @@ class Slices:
     def everything(self) -> Flags:
         """The selection of all slices, (m, m, n)."""
         return np.asarray(np.arange(self.most)[None, None, :] < self.counts[..., None], dtype=np.bool_)
+
+
+def slice_rows(slices: Slices, i: int, l: int, times: Index, rows: IndexedInput) -> Floats:  # noqa: E741 - as in the paper
+    """Rows of an input in each slice, as rows of these times see them, added up."""
+    counts, asked = np.zeros(slices.most), times.size
+    if times.size > FEW:
+        times = times[:: -(-times.size // FEW)]
+    # Ages grow as times fall: the border of an age is a time, and a slice lies between two of them.
+    borders = times[:, None] - slices.ages(i, l)[None, :]
+    size = borders.shape[1] - 1
+    for segment in rows.segments:
+        if segment.size:
+            ordered = segment.index(BY_TIME).times
+            positions = np.searchsorted(ordered, borders.ravel(), side="right").reshape(borders.shape)
+            counts[:size] += (positions[:, :-1] - positions[:, 1:]).sum(axis=0)
+    return counts * (asked / max(times.size, 1))

@@ -7,14 +7,16 @@ look, and which rows come in; so with the throttle at 1 they give what it gives,
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import permutations
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
 from dovetail.columns.layout import PACKED_AT_HEADER
+from dovetail.families.shedding.budget import Budget, Portion, Portions
 from dovetail.families.shedding.control import SEGMENT, Control, Pace, WallPace
 from dovetail.families.shedding.kernel import HarvestSearch, ShredSearch
 from dovetail.families.shedding.memory import (
@@ -29,7 +31,7 @@ from dovetail.families.shedding.optimizer.fractions import harvest_counts
 from dovetail.families.shedding.optimizer.model import INDEXED, NESTED, Costs, Flags, Floats, Ints
 from dovetail.families.shedding.optimizer.orders import beginning_with, steady_orders
 from dovetail.families.shedding.recall import Missed, Sample, missed_matches
-from dovetail.families.shedding.slices import Slices
+from dovetail.families.shedding.slices import Slices, slice_rows
 from dovetail.families.shedding.spec import Harvest, Shed
 from dovetail.families.window.encode import Index
 from dovetail.families.window.indexes import BY_TIME, IndexedInput, PartialMatches
@@ -39,9 +41,8 @@ from dovetail.families.window.stream import metric_names as window_metrics
 from dovetail.family import Changes
 
 MILLION = 1_000_000
-FEW = 64
-"""Rows that tell how full the slices are, where all rows look everywhere."""
-
+Turn: TypeAlias = tuple[int, list[IndexedInput], Origins]
+"""An input, the rows that meet in its turn, and where they come from."""
 TOTALS = ("throttle", "shredded", "work", "work_full", "rows_dropped", "rows_forgotten")
 RECALL = ("missed", "missed_variance", "missed_event")
 
@@ -71,6 +72,10 @@ class SheddingKernel(WindowJoinKernel):
     costs: Costs = INDEXED
     timed: Costs = INDEXED
     """What takes time, of which the throttle learns how much."""
+    seconds: Callable[[], float] = time.perf_counter
+    """The clock that joining is measured by."""
+    divisible: ClassVar[bool] = False
+    """Whether the throttle can change while a micro-batch is joined."""
 
     def restore(self, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> None:
         """Take up the state."""
@@ -87,6 +92,7 @@ class SheddingKernel(WindowJoinKernel):
         self.joined = 0.0
         self._present: tuple[Floats, Floats] | None = None
         self._began: int | None = None
+        self._portions = Portions()
         self._random = np.random.default_rng([self.shed.seed, self.control.call])
 
     def push(self, side: int, rows: pa.RecordBatch) -> None:
@@ -114,22 +120,54 @@ class SheddingKernel(WindowJoinKernel):
     # ----------------------------------------------------------------------------------------------------------
 
     def _find_matches(self, new: list[NewRows | None], stored: list[list[StoredSegment]]) -> Iterator[MatchBatch]:
-        began = time.perf_counter()
+        began = self.seconds()
         turns = list(self._turns(new, stored))
         self._pace = self.pace or WallPace(self.shed, None if self._began is None else self._began / MILLION)
         z = self._pace.decide(self.control, lambda: self._full_work(turns))
         if z is not None:
             self._adapt(z)
-        for turn, inputs, origins in turns:
-            for searched, matches in self._matches(turn, inputs):
-                yield MatchBatch(searched, matches, origins)
+        budget = self._pace.budget(self.control) if self.divisible else None
+        if budget is not None and budget.divides(self.control.z, sum(inputs[turn].size for turn, inputs, _ in turns)):
+            yield from self._in_portions(turns, budget)
+        else:
+            self._portions.portions.append(Portion(0.0, 1.0, self.control.z, self.control.selected))
+            for turn, inputs, origins in turns:
+                for searched, matches in self._matches(turn, inputs, np.arange(inputs[turn].size)):
+                    yield MatchBatch(searched, matches, origins)
         # Passing results on is part of it: fewer matches, less to pass on.
-        self.joined = time.perf_counter() - began
+        self.joined = self.seconds() - began
 
-    def _matches(self, turn: int, inputs: list[IndexedInput]) -> Iterator[tuple[list[IndexedInput], PartialMatches]]:
+    def _in_portions(self, turns: list[Turn], budget: Budget) -> Iterator[MatchBatch]:
+        """Matches of a micro-batch that may have to shed more, or less, than was decided before it."""
+        control, portions = self.control, self._portions
+        orders = {turn: inputs[turn].order(BY_TIME) for turn, inputs, _ in turns}
+        portions.times = {turn: inputs[turn].times[orders[turn]] for turn, inputs, _ in turns}
+        while budget.done < 1.0:
+            portion = Portion(budget.done, budget.next_end(control.z), control.z, control.selected)
+            began, before = self.seconds(), self.effort
+            for turn, inputs, origins in turns:
+                rows = portion.rows(orders[turn])
+                if rows.size:
+                    for searched, matches in self._matches(turn, inputs, rows):
+                        yield MatchBatch(searched, matches, origins)
+            portions.portions.append(portion)
+            budget.record(control.z, self.seconds() - began, self.effort - before)
+            z = budget.throttle(control.z)
+            if budget.done < 1.0 and z != control.z:
+                control.z = z
+                self._choose(z)
+        # The micro-batches to come begin with what this one needed on the whole, not with what made up for its errors.
+        control.z = portions.throttle()
+        if budget.full is not None:
+            control.wall.planned = budget.asked * budget.full / control.wall.overrun
+
+    def _matches(
+        self, turn: int, inputs: list[IndexedInput], rows: Index
+    ) -> Iterator[tuple[list[IndexedInput], PartialMatches]]:
+        """Matches of some of the new rows of one input, and the inputs that their row numbers refer to."""
         raise NotImplementedError
 
-    def _full_work(self, turns: list[tuple[int, list[IndexedInput], Origins]]) -> float | None:
+    def _full_work(self, turns: list[Turn]) -> float | None:
         """Comparisons of the full join of what is there now, by the model; None where nothing is known yet."""
         control, learned = self.control, self.control.learned
         rates, rows = np.zeros(len(self.spec.aliases)), np.zeros_like(learned.rows)
@@ -151,6 +189,11 @@ class SheddingKernel(WindowJoinKernel):
         self._configure(z)
 
     def _configure(self, z: float) -> None:
+        """Join orders, and what to look at or to keep."""
+        raise NotImplementedError
+
+    def _choose(self, z: float) -> None:
+        """What to look at, in the join orders that there are."""
         raise NotImplementedError
 
     def _reorder(self, orders: Ints) -> None:
@@ -209,26 +252,11 @@ class SheddingKernel(WindowJoinKernel):
         learned.found[turn] += search.found / part
 
 
-def slice_rows(slices: Slices, i: int, l: int, times: Index, rows: IndexedInput) -> Floats:  # noqa: E741 - as in the paper
-    """Rows of an input in each slice, as rows of these times see them, added up."""
-    counts, asked = np.zeros(slices.most), times.size
-    if times.size > FEW:
-        times = times[:: -(-times.size // FEW)]
-    # Ages grow as times fall: the border of an age is a time, and a slice lies between two of them.
-    borders = times[:, None] - slices.ages(i, l)[None, :]
-    size = borders.shape[1] - 1
-    for segment in rows.segments:
-        if segment.size:
-            ordered = segment.index(BY_TIME).times
-            positions = np.searchsorted(ordered, borders.ravel(), side="right").reshape(borders.shape)
-            counts[:size] += (positions[:, :-1] - positions[:, 1:]).sum(axis=0)
-    return counts * (asked / max(times.size, 1))
-
-
 @dataclass
 class HarvestKernel(SheddingKernel):
     """Window harvesting, with shredding of a sample of the rows."""
 
+    divisible: ClassVar[bool] = True
     share: float = 1.0
     """The part of a memory limit that this kernel may take."""
 
@@ -240,9 +268,12 @@ class HarvestKernel(SheddingKernel):
         self._evicted = EvictedSample.load(self.spec, state)
 
     def _configure(self, z: float) -> None:
-        control, shed = self.control, self._harvest
-        learned = control.learned
+        control, learned = self.control, self.control.learned
         self._reorder(steady_orders(learned.selectivity(), control.orders, learned.orders(self.spec)))
+        self._choose(z)
+
+    def _choose(self, z: float) -> None:
+        control, shed = self.control, self._harvest
         # Where every micro-batch adapts, the rows that it has before it are known: no need to go by those of late.
         rates, rows = self._present or (None, None)
         model = control.learned.model(self._slices, control.orders, shed.histograms, self.costs, rates=rates, rows=rows)
@@ -252,13 +283,14 @@ class HarvestKernel(SheddingKernel):
             return
         control.selected = model.selected(harvest_counts(model, z, method=shed.method, metric=shed.metric))
 
-    def _matches(self, turn: int, inputs: list[IndexedInput]) -> Iterator[tuple[list[IndexedInput], PartialMatches]]:
-        size = inputs[turn].size
-        self.control.learned.pace[turn] += size
-        shredded = self._random.random(size) < self._harvest.sample_fraction
+    def _matches(
+        self, turn: int, inputs: list[IndexedInput], rows: Index
+    ) -> Iterator[tuple[list[IndexedInput], PartialMatches]]:
+        self.control.learned.pace[turn] += rows.size
+        shredded = self._random.random(rows.size) < self._harvest.sample_fraction
         self.counters["shredded"] += int(shredded.sum())
-        yield from self._harvested(turn, inputs, np.flatnonzero(~shredded))
-        yield from self._shredded(turn, inputs, np.flatnonzero(shredded), size)
+        yield from self._harvested(turn, inputs, rows[~shredded])
+        yield from self._shredded(turn, inputs, rows[shredded], rows.size)
 
     def _harvested(
         self, turn: int, inputs: list[IndexedInput], rows: Index
@@ -320,9 +352,9 @@ class HarvestKernel(SheddingKernel):
 
     def changes(self) -> Changes:
         """What to store and what to forget, with the slices that were looked at."""
+        looked = self._portions.looked()
         for (i, side), names in slice_metrics(self.spec.aliases, self._slices).items():
-            looked = self.control.selected[i, side, : len(names)]
-            self.counters |= {name: MILLION * int(flag) for name, flag in zip(names, looked, strict=True)}
+            self.counters |= {name: round(MILLION * part) for name, part in zip(names, looked[i, side], strict=False)}
         changes = super().changes()
         self._evicted.finish(changes)
         return changes

@@ -17,6 +17,7 @@ from dovetail.families.shedding.recall import dropped_matches
 from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import RandomDrop, Shed
 from dovetail.families.shedding.stream import SheddingKernel
+from dovetail.families.window.encode import Index
 from dovetail.families.window.indexes import IndexedInput, PartialMatches
 from dovetail.families.window.spec import WindowJoinSpec
 
@@ -66,24 +67,26 @@ class DropKernel(SheddingKernel):
             control.keep, orders = keep_rates(models, z, None if control.keep.min() == 1.0 else control.keep)
             self._reorder(orders)
 
-    def _matches(self, turn: int, inputs: list[IndexedInput]) -> Iterator[tuple[list[IndexedInput], PartialMatches]]:
+    def _matches(
+        self, turn: int, inputs: list[IndexedInput], rows: Index
+    ) -> Iterator[tuple[list[IndexedInput], PartialMatches]]:
         # New rows came in by the rates before this adaptation, and windows hold rows of older ones.
         keep = self.control.held.copy()
         keep[turn] = self._entered[turn]
         chance = float(keep.prod())
         other = self._another_order(turn)
-        tried = self._random.random(inputs[turn].size) < (0.0 if other is None else ELSEWHERE)
+        tried = self._random.random(rows.size) < (0.0 if other is None else ELSEWHERE)
         for flags, order, known in ((~tried, self.control.orders[turn], True), (tried, other, False)):
-            rows = np.flatnonzero(flags)
-            if rows.size == 0 or order is None:
+            some = rows[flags]
+            if some.size == 0 or order is None:
                 continue
             search = self._search(turn, inputs, order)
-            for matches in search.matches(turn, rows):
+            for matches in search.matches(turn, some):
                 self.missed += dropped_matches(matches, keep)
                 yield inputs, matches
             self._count_work(search)
             self.counters["work_full"] += round(search.compared / chance)
-            self._learn(turn, inputs, rows, search, 1.0, known)
+            self._learn(turn, inputs, some, search, 1.0, known)
 
     def _another_order(self, turn: int) -> Ints | None:
         """A join order that begins elsewhere, another one each time, so that all selectivities are known."""

@@ -95,23 +95,30 @@ class JudgedHarvestKernel(HarvestKernel):
 
     def _estimate(self) -> tuple[float, Missed]:
         """Results found and missed, from those of the scout and the chance that this kernel finds each."""
-        sample, part = self._harvest.sample_fraction, min(1.0, self.control.z)
-        everywhere = bool(self.control.selected[self._slices.everything()].all())
-        if everywhere and part >= 1.0 and not self._gone.any():
+        sample = self._harvest.sample_fraction
+        portions = self._portions.portions
+        whole = self._slices.everything()
+        everywhere = all(portion.z >= 1.0 and bool(portion.selected[whole].all()) for portion in portions)
+        if everywhere and not self._gone.any():
             weights = [told.column(WEIGHT).to_numpy().sum() for _, told in self._results()]
             return float(sum(weights)) / sample, Missed()
         held = 1 - self._gone / np.maximum(self._seen, 1e-9)
         found, missed = 0.0, Missed(event=1 / (sample * THINNED))
         for turn, told in self._results():
             times = [told.column(f"{EVENT_TIME}{side}").to_numpy() for side in self.spec.sides]
-            looked, stays = np.ones(told.num_rows, dtype=np.bool_), np.ones(told.num_rows)
-            for side in self.spec.sides:
-                if side != turn:
-                    number = self._slices.number(turn, side, times[turn] - times[side])
-                    looked &= self.control.selected[turn, side][number]
-                    stays = np.minimum(stays, held[turn, side][number])
-            # A row that shreds finds a part of what is held anywhere, any other all that is held where it looks.
-            chance = stays * np.where(looked, 1 - sample, 0.0) + stays * sample * part
+            stays = np.ones(told.num_rows)
+            numbers = {
+                side: self._slices.number(turn, side, times[turn] - times[side])
+                for side in self.spec.sides
+                if side != turn
+            }
+            for side, number in numbers.items():
+                stays = np.minimum(stays, held[turn, side][number])
+            chance = np.zeros(told.num_rows)
+            for portion, inside in zip(portions, self._portions.shares(turn, times[turn]), strict=True):
+                looked = np.logical_and.reduce([portion.selected[turn, side][at] for side, at in numbers.items()])
+                # A row that shreds finds a part of what is held anywhere, any other all that is held where it looks.
+                chance += inside * stays * (np.where(looked, 1 - sample, 0.0) + sample * min(1.0, portion.z))
             rows = [told.column(ROW).to_numpy(), *(times[side] for side in self.spec.sides if side != turn)]
             more, lost = judged_matches(told.column(WEIGHT).to_numpy() / sample, chance, rows)
             found, missed = found + more, missed + lost

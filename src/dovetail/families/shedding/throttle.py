@@ -71,8 +71,19 @@ def load(expected: Expected, target: float | None) -> float:
     >>> load(Expected(interval=5.0, joining=11.0, rest=1.0), 5.0) < 0.3
     True
     """
+    return joining_room(expected, target) / max(expected.joining, 1e-9)
+
+
+def joining_room(expected: Expected, target: float | None) -> float:
+    """Seconds that the joining of a micro-batch may take.
+
+    Examples
+    --------
+    >>> joining_room(Expected(interval=5.0, joining=2.5, rest=1.0), 4.0)
+    2.0
+    """
     allowed = HEADROOM * (max(expected.interval, SHORT) if target is None else target)
-    return max(allowed - expected.rest, TWENTIETH * allowed) / max(expected.joining, 1e-9)
+    return max(allowed - expected.rest, TWENTIETH * allowed)
 
 
 @dataclass
