@@ -2,96 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import random
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dovetail.columns.segments import pack, unpack
-from dovetail.conditions.limits import Limit
-from dovetail.families.bestmatch.bounds import Progress, _int_below
-from dovetail.families.bestmatch.outputs import METRICS, output_names
-from dovetail.families.bestmatch.router import static_routing
-from dovetail.families.bestmatch.spec import BestSpec
-from dovetail.families.bestmatch.stages import RouteStage
-from dovetail.families.bestmatch.stream import BestKernel
-from dovetail.families.bestmatch.stream_recent import RecentKernel
-from dovetail.reference import bestmatch as definition
+from dovetail.columns.segments import unpack
 
-from .shapes import BY_NAME, NAMES, Join, joins, tables
-
-ORDERS = {"t4": "t", "x1": "x", "y.3": "y"}
-
-
-class Run:
-    """A kernel that is stored and made again at every step, as Spark does."""
-
-    def __init__(self, spec: BestSpec, kind: Any = BestKernel) -> None:
-        self.spec, self.kind = spec, kind
-        self.state: dict[str, bytes] = {}
-        self.rows: list[dict[str, Any]] = []
-        self.counters: Counter[str] = Counter()
-        self.wake: int | None = None
-
-    def step(
-        self, segments: list[tuple[int, pa.RecordBatch]], watermark: int | None = None, *, end: bool = False
-    ) -> None:
-        kernel = self.kind(self.spec)
-        kernel.restore({name: unpack(segment) for name, segment in self.state.items()}, watermark)
-        for side, rows in segments:
-            kernel.push(side, rows)
-        if end:
-            kernel.end()
-        for batch in kernel.results():
-            assert batch.schema.names == output_names(self.spec)
-            self.rows += batch.to_pylist()
-        changes = kernel.changes()
-        for name in changes.dropped:
-            self.state.pop(name, None)
-        for name, rows in changes.stored.items():
-            self.state[name] = pack(rows).to_pybytes()
-        self.wake = kernel.wake_at()
-        assert set(kernel.counters) == set(METRICS)
-        self.counters.update(kernel.counters)
-
-    def pairs(self) -> Counter:
-        """What came out, retractions taken back."""
-        found: Counter = Counter()
-        for row in self.rows:
-            pair = row["i0_0"], row[f"i1_{NAMES.index('id')}"]
-            found[pair] += -1 if row.get("_change") == "retract" else 1
-            assert found[pair] >= 0
-        return +found
-
-
-@st.composite
-def streams(draw: Any, **options: Any) -> tuple[Join, list[dict[str, Any]], list[dict[str, Any]]]:
-    """A join that is ordered on its first criterion, and rows."""
-    ordered = draw(st.sampled_from(sorted(ORDERS)))
-    join = draw(joins(**options))
-    shapes = (BY_NAME[ordered], *[shape for shape in join.shapes if shape.name != ordered][:3])
-    return replace(join, shapes=shapes), draw(tables(12)), draw(tables(12))
-
-
-def ordered_by(join: Join, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Rows in the order of the first criterion; those without a place in it where they are."""
-    column = join.shapes[0].column
-    placed = [row for row in rows if row[column] is not None and row[column] == row[column]]
-    waiting = iter(sorted(placed, key=lambda row: row[column]))
-    return [next(waiting) if row in placed else row for row in rows]
-
-
-def cut(draw: Any, rows: list[Any], parts: int) -> list[list[Any]]:
-    cuts = sorted(draw(st.lists(st.integers(0, len(rows)), min_size=parts - 1, max_size=parts - 1)))
-    return [rows[a:b] for a, b in zip([0, *cuts], [*cuts, len(rows)], strict=True)]
+from .shapes import BY_NAME, NAMES, Join
+from .streams import Run, cut, ordered_by, row, streams
 
 
 @given(streams(), st.integers(1, 4), st.booleans(), st.data())
@@ -159,84 +83,6 @@ def test_rows_leave_as_soon_as_they_are_final(made, ahead, parts, data):
     assert run.counters["late"] == 0
 
 
-def place_on(join: Join, row: dict) -> Any:
-    """The value of a row on the first criterion, None where it has no place."""
-    value = row[join.shapes[0].column]
-    return None if value is None or value != value else value
-
-
-def by_cell(value: Any, within: Any) -> int:
-    return math.floor(value / within) if within and math.isfinite(value) else value
-
-
-@pytest.mark.parametrize("disorder", ["value", "grid"])
-@given(streams(hows=["left", "right", "full"], judged=False), st.sampled_from([0, 1, 2.5, 7]), st.data())
-def test_rows_behind_the_largest_value(disorder, made, lateness, data):
-    """Rows at most a constant behind the largest so far, or cell by cell: what is out is final, and none is late."""
-    join, *sides = made
-    join = replace(join, by=())
-    axis = join.shapes[0].axis
-    lateness = lateness if axis.is_float else int(lateness)
-
-    def late_by(row: dict) -> Any:
-        value = place_on(join, row)
-        if value is None:
-            return -math.inf
-        if disorder == "grid":
-            return by_cell(value, axis.within)
-        return value + data.draw(st.sampled_from([0, lateness / 2, lateness]))
-
-    # Within a cell, and with equal sums, the order is that of the drawn table.
-    sides = [sorted(side, key=late_by) for side in sides]
-    # A sum of floats is rounded, and one row may come out a little further behind.
-    allowed = lateness + 1e-9 if axis.is_float else lateness
-    run = Run(replace(join.spec(), order=0, disorder=disorder, lateness=allowed))
-    truth = join.expected(*sides)
-    parts = 3
-    pieces = [cut(data.draw, side, parts) for side in sides]
-    for part in range(parts):
-        run.step([(side, join.batch(pieces[side][part])) for side in (0, 1) if pieces[side][part]])
-        assert not run.pairs() - truth
-    assert run.counters["late"] == 0
-    run.step([], end=True)
-    assert run.pairs() == truth
-
-
-@pytest.mark.parametrize(
-    ("disorder", "lateness", "values", "bounds"),
-    [
-        ("value", 3, [10, 8, 7, 20, 16, 17], [7, 7, 7, 17, 17, 17]),
-        ("value", 0, [10, 9, 10], [10, 10, 10]),
-        ("grid", 0, [-5, -8, 1, 3, 0, 9, 8], [-8, -8, 0, 0, 0, 8, 8]),
-    ],
-)
-def test_how_far_a_stream_has_come(disorder, lateness, values, bounds):
-    """The paper's max_y1 - c, and the lower edge of the cell of the largest value; cells are 4 wide."""
-    join = Join((BY_NAME["t4"], BY_NAME["least h"]), "left")
-    spec = replace(join.spec(), order=0, disorder=disorder, lateness=lateness)
-    whole, parts = Progress(spec), Progress(spec)
-    late = []
-    for at, value in enumerate(values):
-        batch = join.batch([row(at, value)])
-        again = Progress(spec)
-        again.restore(parts.head(), None)
-        parts = again
-        late.append(bool(parts.arrived(0, batch)[0]))
-        assert parts.now[0] == bounds[at]
-    assert late == [value < bound for value, bound in zip(values, [-math.inf, *bounds], strict=False)]
-    assert whole.arrived(0, join.batch([row(at, value) for at, value in enumerate(values)])).tolist() == late
-    assert whole.now == parts.now
-
-
-def test_bounds_stay_within_64_bits():
-    lowest, highest = np.iinfo(np.int64).min, np.iinfo(np.int64).max
-    codes = np.array([lowest, lowest + 3, -1, 0, highest])
-    assert _int_below(codes, 5, grid=False).tolist() == [lowest, lowest, -6, -5, highest - 5]
-    assert _int_below(codes, 10**30, grid=False).tolist() == [lowest, lowest, lowest, -highest, 0]
-    assert _int_below(codes, 10, grid=True).tolist() == [lowest, lowest, -10, 0, highest - 7]
-    assert _int_below(codes, 8, grid=True).tolist() == [lowest, lowest, -8, 0, highest - 7]
-
-
 @given(streams(judged=False), st.integers(1, 4), st.data())
 def test_watermark(made, parts, data):
     """Rows come in any order that the watermark allows; the last empty micro-batch closes what is left."""
@@ -279,10 +125,10 @@ def test_marks(made, parts, data):
     sides = []
     for rows in (left, right):
         arrived = []
-        for at, row in enumerate(rows):
+        for at, arriving in enumerate(rows):
             later = [r[column] for r in rows[at + 1 :] if r[column] is not None and r[column] == r[column]]
             mark = min(later) if later and data.draw(st.booleans()) else None
-            arrived.append({**row, "mark": mark})
+            arrived.append({**arriving, "mark": mark})
         sides.append(arrived)
     nothing = dict.fromkeys(NAMES)
 
@@ -304,10 +150,6 @@ def test_marks(made, parts, data):
             run.step([], end=True)
     assert run.pairs() == replace(join, keep=False).expected(left, right)
     assert run.counters["late"] == 0
-
-
-def row(number: int, t: int | None, **more: Any) -> dict[str, Any]:
-    return {**dict.fromkeys(NAMES), "id": number, "t": t, **more}
 
 
 def test_state_stays_small_and_late_rows_are_counted():
@@ -407,119 +249,6 @@ def test_dense_streams(how, disorder):
     run.step([], watermark, end=True)
     assert run.pairs() == truth
     assert run.counters["late"] == 0
-
-
-@given(
-    joins(judged=False), tables(10), tables(10), st.integers(1, 4), st.sampled_from([None, 1, 3, 7]),
-    st.integers(1, 3), st.data(),
-)  # fmt: skip
-def test_the_answer_over_the_last_while(join, left, right, parts, every, cells, data):
-    """At every instant the join over the rows of the last 4, whatever the cut and the number of cells."""
-    spec = replace(join.spec(), max_age=4, every=every)
-    routing = static_routing(spec, cells).to_buffer().to_pybytes()
-    runs = {cell: Run(spec, RecentKernel) for cell in range(cells)}
-
-    def segments(side: int, rows: list[dict]) -> Iterator[tuple[int, int, pa.RecordBatch]]:
-        """What reaches the cells: (cell, side, rows)."""
-        batch = join.batch(rows).append_column("when", pa.array([r["t"] for r in rows], pa.timestamp("us", "UTC")))
-        columns = batch.num_columns
-        if join.by:
-            hashes = [hash(tuple(r[name] for name in join.by)) & 0x7FFF_FFFF_FFFF_FFFF for r in rows]
-            batch = batch.append_column("hash", pa.array(hashes, pa.int64()))
-        for found in RouteStage(spec, side, columns, routing)(iter([batch])):
-            for row in found.to_pylist():
-                yield row["cell"], row["side"], unpack(row["segment"])
-
-    ordered = [sorted(side, key=lambda r: -1 if r["t"] is None else r["t"]) for side in (left, right)]
-    marks = sorted(data.draw(st.lists(st.integers(1, 14), min_size=parts, max_size=parts)))
-    begin = -1
-    watermark = None
-    for mark in [*marks, 100]:
-        arrived: dict[int, list[tuple[int, pa.RecordBatch]]] = {cell: [] for cell in runs}
-        for side in (0, 1):
-            some = [r for r in ordered[side] if begin <= (-1 if r["t"] is None else r["t"]) < mark]
-            if some:
-                for cell, travels_as, rows in segments(side, data.draw(st.permutations(some))):
-                    arrived[cell].append((travels_as, rows))
-        for cell, run in runs.items():
-            # Spark calls a cell that has new rows, or whose timer the watermark has reached.
-            due = run.wake is not None and watermark is not None and run.wake <= watermark
-            if arrived[cell] or due:
-                run.step(arrived[cell], watermark)
-        begin, watermark = mark, mark
-    for run in runs.values():
-        run.step([], end=True)
-    truth = definition.recent_bestmatch_join(
-        {"R": left, "S": right}, [shape.definition for shape in join.shapes], join.how, join.by,
-        time="t", max_age=4, every=every, keep_unmatched=join.keep,
-    )  # fmt: skip
-    meant = Counter((*(None if row is None else row["id"] for row in pair.values()), at) for at, pair in truth)
-    found = Counter((r["i0_0"], r["i1_0"], r["_time"].microsecond) for run in runs.values() for r in run.rows)
-    assert found == meant
-    assert sum(run.counters["late"] for run in runs.values()) == 0
-
-
-def test_the_answer_at_the_time_of_a_row_that_matches_nothing():
-    """A row without a value arrives, too, and so does one of another key; ages count from then."""
-    for by in ((), ("k",)):
-        rows = [{**row(0, 1), "x": 5, "k": "a"}, {**row(1, 3), "x": None, "k": "a"}, {**row(2, 4), "x": 1, "k": "b"}]
-        truth = definition.recent_bestmatch_join(
-            {"R": rows, "S": rows[:1]}, [BY_NAME["x"].definition], "left", by, time="t", max_age=4
-        )
-        assert [at for at, pair in truth if pair["R"]["id"] == 0] == [1, 3, 4]
-
-
-def test_every_multiple_at_which_some_row_is_young_enough():
-    join = Join((BY_NAME["x"],), "left")
-    rows = [{**row(0, 2), "x": 5}, {**row(1, 11), "x": 5}]
-    run = Run(replace(join.spec(), max_age=4, every=2), RecentKernel)
-    batch = join.batch(rows).append_column("when", pa.array([2, 11], pa.timestamp("us", "UTC")))
-    run.step([(0, batch), (1, batch)])
-    run.step([], 5)
-    assert [r["_time"].microsecond for r in run.rows] == [2, 4]
-    assert run.wake == 7
-    run.step([], 7)
-    run.step([], 14)
-    assert [r["_time"].microsecond for r in run.rows] == [2, 4, 6, 12]
-    run.step([], end=True)
-    assert [r["_time"].microsecond for r in run.rows] == [2, 4, 6, 12, 14]
-
-
-@pytest.mark.parametrize("materialise", ["standard", "grid"])
-@given(
-    made=streams(hows=["left", "right", "full"], judged=False),
-    memory=st.builds(Limit, st.integers(1, 12)) | st.builds(Limit, st.integers(1, 2_000), st.just("bytes")),
-)
-def test_windows_on_disk(materialise, made, memory):
-    join, left, right = made
-    spec = replace(join.spec(), memory=memory, materialise=materialise)
-    run = Run(spec)
-    run.step([(0, join.batch(left)), (1, join.batch(right))], end=True)
-    assert run.pairs() == join.expected(left, right)
-
-
-@pytest.mark.parametrize(
-    ("memory", "on_disk"),
-    [(Limit(100), False), (Limit(99), True), (Limit(1, "bytes"), True), (Limit(10**6, "bytes"), False)],
-)
-def test_windows_beyond_the_limit_go_to_disk(memory, on_disk):
-    """A limit in bytes counts as many rows as fit into it, at the width of the rows of the windows."""
-    join = Join((BY_NAME["t4"],), "left")
-    rows = join.batch([row(at, at) for at in range(50)])
-    run = Run(replace(join.spec(), memory=memory))
-    run.step([(0, rows), (1, rows)], end=True)
-    assert (run.counters["page_reads"] > 0) == on_disk
-    assert run.pairs() == Counter({(at, at): 1 for at in range(50)})
-
-
-def test_a_limit_in_bytes_is_that_of_the_rows():
-    join = Join((BY_NAME["t4"],), "left")
-    rows = join.batch([row(at, at) for at in range(50)])
-    size = 2 * rows.append_column("own", pa.array([True] * 50)).nbytes
-    for memory, on_disk in ((size, False), (size - 100, True)):
-        run = Run(replace(join.spec(), memory=Limit(memory, "bytes")))
-        run.step([(0, rows), (1, rows)], end=True)
-        assert (run.counters["page_reads"] > 0) == on_disk
 
 
 @pytest.mark.parametrize("how", ["left", "full"])

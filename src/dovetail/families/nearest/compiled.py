@@ -65,7 +65,7 @@ def runs(
         if table.size:
             bucket = _bucket(asked[row], values[0], scale, table.size - 1)
             low, high = table[bucket], table[bucket + 1]
-        low, high = _middle(values, low, high, asked[row])
+        low = high = first_at_least(values, low, high, asked[row])
         taken = 0
         far = within
         while taken < k:
@@ -90,8 +90,8 @@ def runs(
 
 
 @njit(inline="always")
-def _middle(values: Values, first: int, last: int, wanted: Any) -> tuple[int, int]:  # pragma: no cover - compiled
-    """The first position whose value is not below `wanted`, twice."""
+def first_at_least(values: Values, first: int, last: int, wanted: Any) -> int:  # pragma: no cover - compiled
+    """The first position from `first` to `last` whose value is not below `wanted`."""
     low, high = first, last
     while low < high:
         middle = (low + high) >> 1
@@ -99,7 +99,7 @@ def _middle(values: Values, first: int, last: int, wanted: Any) -> tuple[int, in
             low = middle + 1
         else:
             high = middle
-    return low, low
+    return low
 
 
 @njit
@@ -116,7 +116,7 @@ def nearest_one(
         bucket = _bucket(wanted, values[0], scale, table.size - 1)
         low, high = table[bucket], table[bucket + 1]
         if high - low > _FEW:
-            low, _ = _middle(values, low, high, wanted)
+            low = first_at_least(values, low, high, wanted)
         else:
             while low < high and values[low] < wanted:
                 low += 1
@@ -150,7 +150,7 @@ def listed(
     at = 0
     for row in range(begin.size):
         first, last = begin[row], end[row]
-        low, high = _middle(values, first, last, asked[row])
+        low = high = first_at_least(values, first, last, asked[row])
         while low > first or high < last:
             owner[at] = row
             if high == last or (low > first and asked[row] - values[low - 1] <= values[high] - asked[row]):

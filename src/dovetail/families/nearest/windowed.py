@@ -15,7 +15,7 @@ from dovetail.columns.codes import Codes
 from dovetail.columns.numba_cache import njit
 from dovetail.columns.search import grouped_runs
 from dovetail.columns.wavelet import Wavelets, below, build, kth
-from dovetail.families.nearest.compiled import Index, Values
+from dovetail.families.nearest.compiled import Index, Values, first_at_least
 
 
 class TimedLine:
@@ -45,18 +45,6 @@ class TimedLine:
 
 
 @njit
-def _first(values: Values, wanted: Any) -> int:  # pragma: no cover - compiled
-    low, high = 0, values.size
-    while low < high:
-        middle = (low + high) >> 1
-        if values[middle] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    return low
-
-
-@njit
 def _in_ranges(
     matrix: Wavelets, values: Values, begin: Index, end: Index, asked: Values, k: int, within: Any
 ) -> tuple[Index, Index, Values]:  # pragma: no cover - compiled
@@ -68,7 +56,7 @@ def _in_ranges(
         first, last = begin[row], end[row]
         if first >= last:
             continue
-        high = below(matrix, first, last, _first(values, asked[row]))
+        high = below(matrix, first, last, first_at_least(values, 0, values.size, asked[row]))
         low = high - 1
         taken = 0
         under = kth(matrix, first, last, low) if low >= 0 else -1

@@ -1,4 +1,4 @@
-"""The budget of one micro-batch: its rows are joined in portions, and the throttle is set anew between them.
+"""The budget of one micro-batch: its rows are joined in portions, and the throttle is set again between them.
 
 A micro-batch takes all rows that wait.  The throttle decided before its first row is a forecast, from the micro-batches
 before it: a burst, hot values or a busy neighbour on the machine make it wrong, and a micro-batch that has begun cannot
