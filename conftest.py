@@ -149,6 +149,12 @@ def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> 
     return True
 
 
+def _checkpoint_files() -> str:
+    """The class that reads and writes checkpoints through Hadoop's older interface."""
+    package = "org.apache.spark.sql.execution.streaming" + ("" if _older_than("4.1") else ".checkpointing")
+    return f"{package}.FileSystemBasedCheckpointFileManager"
+
+
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """A Spark session on two cores, started once per process."""
@@ -156,6 +162,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     from dovetail.spark.runtime.session import session
 
     warehouse = tmp_path_factory.mktemp("warehouse")
+    places = [str(Path(__file__).parent / "tests" / "startup"), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, places))
     started = session(
         "dovetail-tests",
         master="local[2]",
@@ -168,6 +176,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
             # compiling code of Spark's for stages that run once.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn768m -XX:MetaspaceSize=512m",
             "spark.sql.codegen.wholeStage": False,
+            # The usual one starts a process, readlink, for every look at a file: 18 a second in tests of streams.
+            "spark.sql.streaming.checkpointFileManagerClass": _checkpoint_files(),
         },
     )
     yield started

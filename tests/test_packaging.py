@@ -319,6 +319,7 @@ def test_the_command_without_its_extra_names_it(bare):
         assert "Traceback" not in done.stderr
 
 
+@pytest.mark.in_turns(group="a session of its own")
 @pytest.mark.spark
 @pytest.mark.parametrize(
     "blocks",

@@ -229,6 +229,7 @@ def listening(processes: list[int]) -> set[str]:
 LOOPBACK = {"0100007F", "0000000000000000FFFF00000100007F", "00000000000000000000000001000000"}
 
 
+@pytest.mark.in_turns(group="a session of its own")
 @pytest.mark.since("4.1", "sockets of the file system for the state of streams")
 @pytest.mark.skipif(not Path("/proc/net/tcp").exists(), reason="looks into /proc")
 def test_a_local_session_listens_on_loopback_only(spark, tmp_path):

@@ -40,6 +40,7 @@ def expected(R: np.ndarray, S: np.ndarray) -> set[tuple[int, int]]:
     return found
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("kind", ["uniform", "correlated", "anti-correlated", "normal"])
 def test_all_variants_find_the_pairs_of_the_definition(modules, kind):
     data, matwin = modules

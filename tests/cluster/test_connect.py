@@ -100,6 +100,7 @@ spark.stop()
 """
 
 
+@pytest.mark.in_turns(group="a session of its own")
 @pytest.mark.spark
 @pytest.mark.usefixtures("connect_port")
 def test_joins_run_on_spark_connect(tmp_path):

@@ -23,6 +23,7 @@ def test_there_are_pages():
     assert {named(page) for page in PAGES} >= {"how-it-works", "theta", "reference/index"}
 
 
+@pytest.mark.in_turns(n=2)
 @pytest.mark.parametrize("page", PAGES, ids=named)
 # As users have it: small inputs are broadcast.
 def test_page_runs_and_prints_what_it_shows(page, spark, broadcasts):

@@ -216,6 +216,7 @@ def test_a_machine_that_slows_down_meets_its_target():
     assert divided[5].found > 0
 
 
+@pytest.mark.in_turns(group="an overload on the virtual clock")
 def test_the_interval_holds_the_recall_where_the_throttle_changed():
     rates, times = [800.0] * 6, [60.0, 60.0, 500.0, 60.0, 600.0, 60.0]
     covered, shed = [], 0

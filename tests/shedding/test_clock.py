@@ -85,6 +85,7 @@ def test_a_backlog_is_served_tick_by_tick():
     assert found.total("lost", 6.0) > 0.2 * found.total("arrived", 6.0)
 
 
+@pytest.mark.in_turns(group="an overload on the virtual clock")
 def test_larger_buffers_lose_fewer_rows():
     """The throttle is found in an interval, whatever waits: a larger buffer bridges more of it."""
     capacity = 0.3 * run(100.0, 1e12, fixed=1.0).rate("work", 6.0, 12.0)

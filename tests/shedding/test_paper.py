@@ -33,6 +33,7 @@ def sustained(rate: float) -> float:
     return run(Harvest(), rate, 10.0, 1e15, fixed=1.0).rate("work", 5.0, 10.0)
 
 
+@pytest.mark.in_turns(group="an overload on the virtual clock")
 def test_overload_and_recovery():
     rates = ((0.0, 30.0), (8.0, 120.0), (20.0, 30.0))
     found = run(Harvest(), rates, 34.0, 1.5 * sustained(30.0))
@@ -44,6 +45,7 @@ def test_overload_and_recovery():
     assert found.total("lost", 4.0, 8.0) == found.total("lost", 29.0) == 0
 
 
+@pytest.mark.in_turns(group="an overload on the virtual clock")
 def test_few_rows_are_lost_in_an_overload():
     """Four times what the join sustains: the throttle is found while rows get lost, few in the end."""
     lost, arrived, capacity = 0.0, 0.0, 1.5 * sustained(30.0)
@@ -53,6 +55,7 @@ def test_few_rows_are_lost_in_an_overload():
     assert lost < 0.25 * arrived
 
 
+@pytest.mark.in_turns(group="an overload on the virtual clock")
 def test_harvesting_is_ahead_of_dropping():
     capacity = 0.8 * sustained(40.0)
     outputs = {
@@ -69,6 +72,7 @@ def test_runs_repeat_from_a_seed():
     assert one != third
 
 
+@pytest.mark.in_turns(group="an overload on the virtual clock")
 def test_learns_a_lag_that_moves():
     """Where the third stream's lag jumps, the scores of its slices follow."""
     before = DriftingStreams(KAPPAS, (0.0, 1.0, 3.0), 60.0).made(12.0, 1)

@@ -149,6 +149,7 @@ CHANGED = {
 }
 
 
+@pytest.mark.in_turns(group="streams across a restart")
 def test_the_checkpoint_of_a_statement_with_two_joins(spark, tmp_path):
     """Each join has state of its own, and one of them changes."""
     for alias in "AB":

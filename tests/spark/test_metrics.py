@@ -69,6 +69,7 @@ def test_a_query_that_reports_nothing(spark, folder):
     assert dt.metrics(query) == {"micro_batches": len(query.recentProgress)}
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("among_rows", [False, True], ids=["aside", "among the rows"])
 @pytest.mark.parametrize("rest", ["", " AND R.id % 3 + S.id % 2 < 3"], ids=["indexed", "judged by Spark"])
 def test_what_follows_a_join_is_not_counted(spark, monkeypatch, among_rows, rest):

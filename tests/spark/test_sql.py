@@ -191,6 +191,7 @@ def test_streams_and_what_is_said_of_them(spark, tables, cameras, capsys):
         dt.sql("SELECT 1 FROM first_camera A, B WHERE A.ObjID < B.ObjID", B=cameras("Camera2"))
 
 
+@pytest.mark.in_turns(group="streams across a restart")
 def test_aggregates_around_a_join_of_streams(spark, tables, cameras):
     """Spark updates them, or gives all of them again; it cannot tell when one is final, and says so at the start."""
     text = "SELECT A.ObjID, count(*) AS n FROM A, B WINDOW = 3 SECONDS WHERE A.ObjID = B.ObjID GROUP BY A.ObjID"

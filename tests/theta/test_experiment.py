@@ -147,6 +147,7 @@ def test_what_holds_under_a_reading_sought_for_it_is_undecided(modules):
     assert order.verdict == "undecided: holds, but not if p = 10", "of other parameters they say nothing"
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("op", ["<", "<=", ">", ">="])
 @pytest.mark.parametrize("algorithm", ["prefap", "ftj", "cfs", "obt", "rbm"])
 def test_the_workers_find_the_pairs_of_the_definition(modules, op, algorithm):

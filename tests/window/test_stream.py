@@ -95,6 +95,7 @@ PUBLISHED = [
 ]
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize(("algorithm", "approach"), PUBLISHED)
 @given(case=cases(most=4), data=st.data())
 def test_published_algorithms(algorithm, approach, case, data):

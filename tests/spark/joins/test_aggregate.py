@@ -323,7 +323,7 @@ def moments(spark, size: int, seed: int):
     return frame.selectExpr("id", "k", "timestamp_micros(CAST(s * 1e6 AS BIGINT)) AS ts", "v")
 
 
-@pytest.mark.in_turns
+@pytest.mark.in_turns(group="streams across a restart")
 @pytest.mark.parametrize("on", ["q.k = t.k", None, "q.k = t.k AND q.v < t.v"], ids=["key", "no key", "range"])
 def test_two_streams_give_what_batch_gives_across_a_restart(spark, tmp_path, on):
     frames = {alias: moments(spark, 60, seed) for seed, alias in enumerate("tq")}

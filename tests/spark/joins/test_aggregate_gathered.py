@@ -46,6 +46,7 @@ def frames(spark):
     return {"t": made(120, 1), "q": made(300, 77)}
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_what_spark_gives(spark, frames, name, capsys):
     on = CONDITIONS[name]

@@ -65,6 +65,7 @@ def test_a_sample_is_a_subset_without_duplicates_within_the_limit(sides, complet
         assert counts["estimated"] == pytest.approx(len(complete), rel=0.25)
 
 
+@pytest.mark.in_turns(group="samples on Spark")
 def test_with_memory_for_everything_the_join_is_exact(sides, complete):
     r, s = sides
     for memory in (1800, "2 MB"):
@@ -94,6 +95,7 @@ def test_composite_keys_texts_filters_and_what_only_spark_evaluates(sides):
     assert dt.metrics(some)["candidates"] > dt.metrics(some)["results"] == len(found)
 
 
+@pytest.mark.in_turns(group="samples on Spark")
 def test_three_inputs_and_bands(sides):
     r, s = (side.where("id < 300") for side in sides)
     three = dt.approx_join({"R": r, "S": s, "T": r}, on="R.k = S.k AND S.k = T.k", memory=300, seed=1)
@@ -109,6 +111,7 @@ def test_three_inputs_and_bands(sides):
     assert estimate.low <= size <= estimate.high
 
 
+@pytest.mark.in_turns(group="samples on Spark")
 def test_estimates_by_group(sides, complete):
     r, s = sides
     some = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=600, seed=4)
@@ -149,6 +152,7 @@ def test_estimates_by_group(sides, complete):
         assert (few.error, few.low) == (0.0, few.estimate)
 
 
+@pytest.mark.in_turns(group="samples on Spark")
 def test_quality_is_what_the_paper_measures(sides):
     r, s = sides
     whole = dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=None, policy="exact")
@@ -169,6 +173,7 @@ def test_quality_is_what_the_paper_measures(sides):
     assert moments[-1].results == online.results
 
 
+@pytest.mark.in_turns(group="samples on Spark")
 def test_quality_of_nothing_is_a_row(spark, sides):
     r, s = sides
     none = dt.approx_join({"R": r, "S": s}, on="R.k = S.k AND R.id < 0", memory=100)
@@ -270,6 +275,7 @@ def sampled(spark, folders: dict[str, Path], policy: str, seed: int | None):
     return dt.approx_join(inputs, on="R.k = S.k", memory=300, policy=policy, seed=seed, partitions=2)
 
 
+@pytest.mark.in_turns(group="streams across a restart")
 @pytest.mark.parametrize("policy", ["raj_hash", "raj_hash_printed"])
 def test_a_stream_that_is_stopped_and_started_again(spark, tmp_path, policy):
     tables = {alias: rows_of(800, seed) for alias, seed in (("R", 5), ("S", 6))}
@@ -304,6 +310,7 @@ def test_a_stream_that_is_stopped_and_started_again(spark, tmp_path, policy):
     assert size.low <= len(joined) <= size.high
 
 
+@pytest.mark.in_turns(group="streams across a restart")
 def test_a_bound_on_what_a_micro_batch_returns(spark, tmp_path):
     tables = {alias: rows_of(800, seed) for alias, seed in (("R", 5), ("S", 6))}
     for alias, table in tables.items():

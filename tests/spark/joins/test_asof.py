@@ -278,7 +278,7 @@ def moved(rows: list[dict], seconds: int) -> list[dict]:
     return [row | {"t": None if row["t"] is None else row["t"] + timedelta(seconds=seconds)} for row in rows]
 
 
-@pytest.mark.in_turns
+@pytest.mark.in_turns(group="streams across a restart")
 @pytest.mark.usefixtures("few_partitions")
 @pytest.mark.parametrize(
     ("direction", "by", "how", "on"),

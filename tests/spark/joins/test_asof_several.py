@@ -89,6 +89,7 @@ def _less(a, b) -> bool | None:
     return None if a is None or b is None else a < b
 
 
+@pytest.mark.in_turns(group="streams across a restart")
 def test_two_streams_and_a_table(spark, tables, tmp_path):
     """The pairs of the streams are judged by Spark; the table is looked up in behind them."""
     a, b = (source(spark, tables / alias, SCHEMA).withWatermark("t", "5 seconds") for alias in "ab")

@@ -170,6 +170,7 @@ def stream(spark, folder: Path) -> DataFrame:
     return streams.source(spark, folder, SCHEMA)
 
 
+@pytest.mark.in_turns(group="streams across a restart")
 def test_a_left_join_of_streams_with_watermarks(spark, tmp_path):
     """Disorder within the watermark, a restart in the middle; what is out is final, and all that is final is out."""
     made = [rows(3, 24), rows(4, 24)]
@@ -271,6 +272,7 @@ def test_the_answers_of_every_instant(spark, both, tmp_path, how, by, every):
     assert len({at for *_, at in found}) > 10
 
 
+@pytest.mark.in_turns(group="larger data")
 def test_decimals_beyond_64_bits(spark, tmp_path):
     """The best by more digits than a double has, in batch and in a stream, of one input and of both."""
     big = Decimal("12345678901234567890.0001")

@@ -85,6 +85,7 @@ def test_window_joins_in_batch(spark, tables):
         assert ids(found) == by_spark(spark, tables, f"({on}) AND {near}"), on
 
 
+@pytest.mark.in_turns(group="streams across a restart")
 def test_a_window_join_of_streams(spark, tables, tmp_path):
     on = "ABS(A.x - B.x) <= B.r AND (A.k <=> B.k OR A.x + B.x < 12)"
     inputs = {alias: source(spark, tables / alias, SCHEMA).withWatermark("t", "5 seconds") for alias in "AB"}

@@ -87,6 +87,7 @@ def test_neighbours_are_found_however_far_away(spark):
     assert dt.metrics(joined)["rows_points"] == size
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("how", ["left", "inner"])
 @pytest.mark.parametrize("empty", ["r", "s"])
 @pytest.mark.parametrize("broadcast", [None, False])

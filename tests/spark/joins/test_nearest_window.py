@@ -71,6 +71,7 @@ def same(found, wanted) -> None:
         assert ours.distance == theirs.distance
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("keyed", [False, True], ids=["all", "keyed"])
 @pytest.mark.parametrize("name", DISTANCES)
 def test_batch_gives_what_spark_gives(spark, name, keyed):
@@ -139,6 +140,7 @@ class Files:
         return self.spark.read.parquet(str(self.folder / "out")).orderBy("r", "s").collect()
 
 
+@pytest.mark.in_turns(group="streams across a restart")
 @pytest.mark.parametrize(
     ("name", "keyed", "how"), [("line", True, "left"), ("plane", False, "left"), ("space", True, "inner")]
 )

@@ -71,12 +71,14 @@ def run(spark, folder: Path, shed, name: str, **more):
     return {tuple(row) for row in rows}, observed
 
 
+@pytest.mark.in_turns(group="an overload on Spark")
 def test_exact_where_nothing_is_overloaded(spark, folder):
     same, calm = run(spark, folder, dt.Harvest(target=60.0), "shed_calm")
     assert same == exact()
     assert all(report["recall"] == report["recall_low"] == report["throttle"] == 1.0 for report in calm)
 
 
+@pytest.mark.in_turns(group="an overload on Spark")
 def test_a_subset_with_its_recall(spark, folder):
     some, reports = run(spark, folder, dt.Harvest(throttle=0.3, basic_window=500_000), "shed_some")
     assert some < exact()
@@ -91,6 +93,7 @@ def test_a_subset_with_its_recall(spark, folder):
     assert len(last["harvest_A_B"]) == 17
 
 
+@pytest.mark.in_turns(group="an overload on Spark")
 def test_dropping_is_a_subset(spark, folder):
     few, reports = run(spark, folder, dt.RandomDrop(throttle=0.3), "shed_drop")
     assert few < exact()

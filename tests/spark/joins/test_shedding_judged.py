@@ -59,6 +59,7 @@ def folder(tmp_path_factory):
     return place
 
 
+@pytest.mark.in_turns(group="streams across a restart")
 @pytest.mark.usefixtures("few_partitions")
 def test_a_python_function_across_a_restart(spark, tmp_path, alike):
     """What was learned is in the checkpoint: the second run begins where the first ended."""
@@ -85,6 +86,7 @@ def test_a_python_function_across_a_restart(spark, tmp_path, alike):
         dt.check_checkpoint(joined(spark, tmp_path, alike), tmp_path / "checkpoint")
 
 
+@pytest.mark.in_turns(group="an overload on Spark")
 @pytest.mark.usefixtures("few_partitions")
 def test_exact_where_nothing_is_overloaded(spark, folder, tmp_path):
     reports = run(joined(spark, folder, shed=dt.Harvest(target=600.0)), tmp_path)
@@ -92,7 +94,7 @@ def test_exact_where_nothing_is_overloaded(spark, folder, tmp_path):
     assert all(report["recall"] == report["recall_low"] == report["throttle"] == 1.0 for report in reports)
 
 
-@pytest.mark.in_turns
+@pytest.mark.in_turns(group="an overload on Spark")
 @pytest.mark.usefixtures("few_partitions")
 @pytest.mark.parametrize("shed", [dt.Harvest(throttle=0.15, seed=3), dt.RandomDrop(throttle=0.3)], ids=repr)
 def test_semi_joins_shed_as_well(spark, folder, tmp_path, shed):

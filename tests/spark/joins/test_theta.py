@@ -207,6 +207,7 @@ def test_duckdb_agrees():
             assert Counter(connection.sql(query).fetchall()) == expected(condition, how), (on, how)
 
 
+@pytest.mark.in_turns(group="larger data")
 def test_larger_skewed_data_equals_duckdb(spark):
     """Enough rows for the sample to see something, half of them with one value."""
     generator = np.random.default_rng(5)

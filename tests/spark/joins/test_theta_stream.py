@@ -78,6 +78,7 @@ def meaning(a: dict, b: dict) -> bool | None:
     return both(at_most(a["x"], b["x"]), a["k"] != "b", a["k"] + b["k"] != "ac")
 
 
+@pytest.mark.in_turns(group="streams across a restart")
 def test_count_windows_do_not_depend_on_the_cut_nor_on_a_restart(spark, tmp_path):
     a, b = rows(0, 47), rows(1, 38)
     truth = expected({"A": a, "B": b}, meaning, window=10)
@@ -178,6 +179,7 @@ def simulated(files: int, how: str) -> tuple[Counter, int]:
     return found, late
 
 
+@pytest.mark.in_turns(group="streams across a restart")
 def test_left_join_in_windows_of_time(spark, tmp_path, zone):
     """Unmatched rows come out with their window, late rows are counted, and a restart changes nothing."""
     zone("America/New_York")

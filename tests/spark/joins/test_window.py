@@ -137,7 +137,7 @@ def test_conditions_of_sparks_own_decide_what_has_no_match(spark, how):
     assert dt.metrics(joined)["results"] == sum(answer.values()) > 5
 
 
-@pytest.mark.in_turns
+@pytest.mark.in_turns(group="streams across a restart")
 @pytest.mark.parametrize("how", ["full", "semi"])
 def test_conditions_of_sparks_own_in_a_stream_across_a_restart(spark, tmp_path, how):
     """Two stateful operators, one after the other: the query is stopped and started again after each file."""

@@ -51,6 +51,7 @@ def test_batch(spark, how):
     assert dt.metrics(joined)["results"] == sum(answer.values())
 
 
+@pytest.mark.in_turns(group="streams across a restart")
 def test_a_stream_across_a_restart(spark, tmp_path):
     """Stopped and started again after each file; what is missing comes out once, when the windows have closed."""
     inputs = {alias: made(alias) for alias in "ABC"}

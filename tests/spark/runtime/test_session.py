@@ -110,6 +110,7 @@ class TestConf:
 
 
 class TestSession:
+    @pytest.mark.in_turns(group="a session of its own")
     def test_the_jvm_was_told_what_to_inline_and_does_not_talk_of_it(self, tmp_path):
         program = "import dovetail as dt; spark = dt.session(); print(spark.conf.get('spark.driver.extraJavaOptions'))"
         run = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True)
@@ -151,6 +152,7 @@ class TestSession:
         thread.join()
         assert found[0].sparkContext is spark.sparkContext
 
+    @pytest.mark.in_turns(group="a session of its own")
     @pytest.mark.spark
     def test_start_is_quiet(self, tmp_path):
         script = (
