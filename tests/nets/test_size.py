@@ -1,4 +1,4 @@
-"""How much the nets draw in the usual run: enough joins, in sessions of every meaning."""
+"""How much the nets draw in the usual runs of two commits: enough joins, in sessions of every meaning."""
 
 from __future__ import annotations
 
@@ -29,13 +29,14 @@ def test_hundreds_of_calls_in_every_kind_of_session(monkeypatch):
     monkeypatch.delenv("NET_SEED", raising=False)
     calls, seen = 0, set()
     for family, test in DOZENS.items():
-        assert not [mark for mark in test.pytestmark if mark.name == "in_turns"]
+        # Two commits draw all of it, and a commit half of each family's.
+        assert [mark.kwargs for mark in test.pytestmark if mark.name == "in_turns"] == [{"n": 2}]
         for seed in cases_of(test):
             calls += test_calls.DOZEN
             drawn = drawn_settings(family, seed)
             seen.add(tuple(drawn[name] for name in NAMES))
     for test, joins in IN_TURNS:
-        calls += max(len(cases_of(test)) // 3, 1) * joins
+        calls += 2 * max(len(cases_of(test)) // 3, 1) * joins
     # Each is a join of ours beside Spark's answer: none of them may be left to Spark.
     assert calls >= 300
     assert seen == set(MEANINGS)
