@@ -21,7 +21,7 @@ from reproduce import Claim, Report
 import dovetail as dt
 import plots
 
-TERMS, ITEMS, SPAN, WINDOW, LAG = 32, 1200, 4 * 3600, 3600, 1200
+TERMS, ITEMS, SPAN, WINDOW, LAG = 64, 1200, 4 * 3600, 3600, 1200
 CALLS, THROTTLE, ALIKE = 8, 0.2, 0.8
 ON = f"aggregate(zip_with(cnn.terms, bbc.terms, (x, y) -> x * y), 0D, (sum, x) -> sum + x) > {ALIKE}"
 
