@@ -11,6 +11,7 @@ import news
 import numpy as np
 from measure import (
     ADAPTED,
+    BACKLOG,
     DROP,
     EVEN,
     GRUB,
@@ -18,6 +19,7 @@ from measure import (
     LAGS,
     OURS,
     OVERHEAD,
+    WARM,
     Runs,
     Setting,
     best_product,
@@ -153,11 +155,12 @@ def figure10(context: Context) -> Report:
 
 
 def figure2(context: Context) -> Report:
-    rates = ((0.0, 100.0), (12.0, 200.0), (24.0, 50.0), (36.0, 150.0))
+    # Steps longer than the window: the load of a row is what the window holds.
+    rates, end = ((0.0, 100.0), (24.0, 200.0), (48.0, 50.0), (72.0, 150.0)), 96.0
     curves: dict[str, list[float]] = {}
     for name in (GRUB, OURS):
-        curves[f"z, {name}"] = context.runs.course(Setting(name, rates=rates, interval=4.0, seconds=48.0))
-    at = list(range(1, 48))
+        curves[f"z, {name}"] = context.runs.course(Setting(name, rates=rates, interval=4.0, seconds=end))
+    at = list(range(1, int(end)))
     curves["rate"] = [next(rate for begin, rate in reversed(rates) if begin <= second) / 200.0 for second in at]
     plots.lines(
         context.out / "figure2.png",
@@ -172,7 +175,7 @@ def figure2(context: Context) -> Report:
 
 
 def figure11(context: Context) -> Report:
-    rates = (50.0, 150.0, 200.0)
+    rates = (50.0, 150.0, 200.0, 250.0)
     curves = {
         f"{algorithm}, {lags}": [context.runs.output(Setting(algorithm, rates=rate, lags=lags)) for rate in rates]
         for algorithm in (GRUB, OURS, DROP)
@@ -207,7 +210,7 @@ def figure11_why(context: Context) -> Report:
         known = exact(3, 200.0, KAPPAS, lags)
         z = min(1.0, ROOM * capacity() / known.work)
         promised[lags] = float(static_plan(known, z)[0].prod()), best_product(known, z)
-    costs = (0.0, 10.0, 100.0)
+    costs = (0.0, 100.0, 1000.0)
     priced = {
         f"{algorithm}, aligned": [runs.output(Setting(algorithm, lags="aligned", emit=emit)) for emit in costs]
         for algorithm in (GRUB, OURS, DROP)
@@ -228,15 +231,14 @@ def figure11_why(context: Context) -> Report:
     return Report(
         "figure11why",
         "Figure 11: why the gain is larger than printed",
-        tables,
-        claims.rival(rivals, promised, grub, ours, priced, costs),
+        (*tables, claims.asked(claims.rival(rivals, promised, grub, ours, priced, costs))),
     )
 
 
 def figure12(context: Context) -> Report:
     kappas = (25.0, 50.0, 75.0, 500.0)
     curves = {
-        algorithm: [context.runs.output(Setting(algorithm, kappas=(2.0, 2.0, kappa))) for kappa in kappas]
+        algorithm: [context.runs.output(Setting(algorithm, kappas=(2.0, 2.0, kappa, *KAPPAS[3:]))) for kappa in kappas]
         for algorithm in (GRUB, OURS, DROP)
     }
     random = (5000.0,) * 3
@@ -281,15 +283,17 @@ def figure14(context: Context) -> Report:
     intervals = (0.5, 1.0, 3.0, 8.0)
     rates = ((0.0, 100.0), (28.0, 150.0), (36.0, 50.0))
 
-    def curve(m: int, overhead: float) -> list[float]:
-        settings = [
-            Setting(GRUB, m=m, rates=rates, interval=interval, overhead=overhead, seconds=44.0)
+    def settings(m: int, overhead: float) -> list[Setting]:
+        return [
+            Setting(GRUB, m=m, rates=rates, interval=interval, overhead=overhead, seconds=44.0, tick=0.1)
             for interval in intervals
         ]
-        return [context.runs.output(setting) for setting in settings]
 
-    curves = {f"m = {m}": curve(m, OVERHEAD[m]) for m in (3, 4, 5)}
-    curves["m = 5, 0.3 s for an adaptation"] = curve(5, 0.3)
+    runs = {f"m = {m}": settings(m, OVERHEAD[m]) for m in (3, 4, 5)}
+    runs |= {f"m = 5, {overhead:g} s": settings(5, overhead) for overhead in (0.1,)}
+    curves = {name: [context.runs.output(setting) for setting in chosen] for name, chosen in runs.items()}
+    lost = {name: [context.runs.lost(setting) for setting in chosen] for name, chosen in runs.items()}
+    throttles = {name: [_mean_throttle(context.runs, setting) for setting in chosen] for name, chosen in runs.items()}
     relative = {name: [value / max(found) for value in found] for name, found in curves.items()}
     plots.lines(
         context.out / "figure14.png",
@@ -301,25 +305,51 @@ def figure14(context: Context) -> Report:
     return Report(
         "figure14",
         "Figure 14: adaptation interval",
-        (table("interval", intervals, curves, "{:.1f}"),),
+        (
+            "Results/s; the last column: 0.1 s for an adaptation, ten times Figure 8\n\n"
+            + table("interval", intervals, curves, "{:.0f}"),
+            "The part of the rows that was lost\n\n" + table("interval", intervals, lost),
+            "The mean throttle after the warm-up\n\n" + table("interval", intervals, throttles),
+        ),
         [claims.best_interval(curves, intervals)],
     )
 
 
+def _mean_throttle(runs: Runs, setting: Setting) -> float:
+    return float(np.mean([runs.course(setting, seed)[int(WARM) - 1 :] for seed in range(runs.count)]))
+
+
 def figure15(context: Context) -> Report:
-    buffers, rates = (None, 1.0, 2.0), (200.0,)
+    buffers, rates = {"10 rows": None, "1 s": 1.0, "2 s": 2.0}, (200.0,)
     curves = {
         f"{name}, {rate:g} rows/s": [
-            context.runs.lost(Setting(name, rates=rate, buffer=buffer, tick=0.1)) for buffer in buffers
+            context.runs.lost(Setting(name, rates=rate, buffer=buffer, tick=0.1)) for buffer in buffers.values()
         ]
         for rate in rates
-        for name in (GRUB, OURS)
+        for name in (GRUB, OURS, BACKLOG)
     }
+    courses = []
+    for words, buffer in buffers.items():
+        for name in (GRUB, OURS):
+            found = context.runs.adaptations(Setting(name, buffer=buffer, tick=0.1))
+            courses += [[words, name, *step] for step in found if step[0] >= WARM / 2]
     plots.lines(
         context.out / "figure15.png", [("", (0.0, 1.0, 2.0), curves)], "buffer, s", "rows lost", "Figure 15: rows lost"
     )
-    text = table("buffer", ("10 rows", "1 s", "2 s"), curves)
-    return Report("figure15", "Figure 15: rows lost over the size of buffers", (text,), claims.buffers_help(curves))
+    text = table("buffer", list(buffers), curves)
+    steps = ["| buffer | rule | at, s | beta | z set | rows waiting |", "|" + " --- |" * 6]
+    steps += [f"| {b} | {rule} | {at:.1f} | {beta:.3f} | {z:.3f} | {w:.0f} |" for b, rule, at, beta, z, w in courses]
+    return Report(
+        "figure15",
+        "Figure 15: rows lost over the size of buffers",
+        (
+            text,
+            "Adaptations from the tenth second on: what beta was, the throttle it led to, and rows that wait\n\n"
+            + "\n".join(steps),
+            claims.asked(claims.backlog_counted(curves)),
+        ),
+        claims.buffers_help(curves),
+    )
 
 
 FIGURES: dict[str, Callable[[Context], Report]] = {

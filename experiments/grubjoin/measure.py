@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,16 @@ import numpy as np
 from dovetail.columns.numba_cache import njit
 from dovetail.families.shedding.optimizer.drop_rates import keep_rates, kept_work
 from dovetail.families.shedding.optimizer.model import Costs, Floats, Ints, Model, build_model, direction
-from dovetail.families.shedding.paper.clock import ROOM, SECOND, Run, VirtualClock, VirtualPace, as_printed, by_room
+from dovetail.families.shedding.paper.clock import (
+    ROOM,
+    SECOND,
+    Interval,
+    Run,
+    VirtualClock,
+    VirtualPace,
+    as_printed,
+    by_room,
+)
 from dovetail.families.shedding.paper.printed import PrintedHarvestKernel
 from dovetail.families.shedding.paper.workload import DriftingStreams, arrival_times, epsilon_join
 from dovetail.families.shedding.slices import Slices
@@ -30,6 +39,8 @@ state.MANY, state.SLICES = 4, 2
 SECONDS, WARM = 40.0, 20.0
 GRUB, OURS, DROP = "GrubJoin", "Dovetail", "RandomDrop"
 """As printed, what `window_join(shed=Harvest())` does, and the rival."""
+BACKLOG = "GrubJoin, backlog counted"
+"""As printed, but rows that wait count as rows that came: what full buffers do to the printed rule."""
 ADAPTED, EVEN = "RandomDrop, adapted", "RandomDrop, even"
 """The rival with rates set while it runs, and with the same rate for all streams."""
 KAPPAS = (2.0, 2.0, 50.0, 50.0, 50.0)
@@ -81,6 +92,13 @@ def _costly(kind: type[SheddingKernel], emit: float) -> type[SheddingKernel]:
     return Costly if emit else kind
 
 
+def with_backlog(z: float, interval: Interval, boost: float) -> float:
+    """The paper's rule on all that there was to do: rows that came, and rows that wait."""
+    return as_printed(z, replace(interval, arrived=interval.arrived + interval.waiting), boost)
+
+
+RULES = {GRUB: as_printed, BACKLOG: with_backlog}
+
 Make = Callable[[VirtualPace], SheddingKernel]
 
 
@@ -88,7 +106,7 @@ def harvesting(algorithm: str, m: int, emit: float, seed: int) -> Make:
     """Window harvesting, as printed or ours."""
     spec = epsilon_join(m)
     slices = Slices.of(spec.hull, WIDTH)
-    kind = _costly(PrintedHarvestKernel if algorithm == GRUB else HarvestKernel, emit)
+    kind = _costly(PrintedHarvestKernel if algorithm in RULES else HarvestKernel, emit)
     return lambda pace: kind(spec, shed=Harvest(seed=seed), slices=slices, pace=pace)
 
 
@@ -155,7 +173,7 @@ def static_plan(known: Exact, z: float, *, even: bool = False) -> tuple[Floats, 
     return low * full, np.array([known.models[at].orders[i] for i, at in enumerate(best)])
 
 
-def best_product(known: Exact, z: float, steps: int = 48) -> float:
+def best_product(known: Exact, z: float, steps: int = 24) -> float:
     """The most output, as a part of the exact join's, that any drop rates on a grid leave within z of the full work."""
     m = known.models[0].rates.size
     budget = z * float(np.min([kept_work(model, np.ones(m)) for model in known.models], axis=0).sum())
@@ -190,14 +208,14 @@ def run(setting: Setting, seed: int) -> Run:
     inputs = DriftingStreams(setting.kappas[:m], LAGS[setting.lags][:m], setting.rates).made(setting.seconds, seed)
     most = setting.rates if isinstance(setting.rates, float) else max(rate for _, rate in setting.rates)
     fixed: float | None = None
-    if setting.algorithm in (GRUB, OURS):
+    if setting.algorithm in (OURS, *RULES):
         make = harvesting(setting.algorithm, m, setting.emit, seed)
     else:
         make, fixed = dropping(setting, seed)
     clock = VirtualClock(
         make, capacity(setting.emit), interval=setting.interval,
         buffer=TEN if setting.buffer is None else setting.buffer * most, tick=setting.tick, overhead=setting.overhead,
-        fixed=fixed, boost=setting.boost, rule=as_printed if setting.algorithm == GRUB else by_room,
+        fixed=fixed, boost=setting.boost, rule=RULES.get(setting.algorithm, by_room),
     )  # fmt: skip
     return clock.run(inputs, arrival_times(inputs), setting.seconds)
 
@@ -218,9 +236,17 @@ class Runs:
         """The part of the rows that found their buffer full."""
         return self._mean(setting, "lost")
 
-    def course(self, setting: Setting) -> list[float]:
+    def busy(self, setting: Setting) -> float:
+        """Work after the warm-up over what the capacity allows."""
+        return self._mean(setting, "busy")
+
+    def adaptations(self, setting: Setting) -> list[list[float]]:
+        """For each adaptation of one run: when, beta, the throttle that it set, rows that waited."""
+        return [list(map(float, step)) for step in self._figures(setting, 0)["adapted"]]
+
+    def course(self, setting: Setting, seed: int = 0) -> list[float]:
         """The throttle of one run, second by second."""
-        return [float(z) for z in self._figures(setting, 0)["throttle"]]
+        return [float(z) for z in self._figures(setting, seed)["throttle"]]
 
     def _mean(self, setting: Setting, name: str) -> float:
         return float(np.mean([self._figures(setting, seed)[name] for seed in range(self.count)]))
@@ -234,6 +260,11 @@ class Runs:
                 "results": done.rate("results", WARM, setting.seconds),
                 "lost": done.total("lost", WARM) / max(done.total("arrived", WARM), 1.0),
                 "throttle": [done.throttle(float(at)) for at in np.arange(1.0, setting.seconds)],
+                "busy": done.total("work", WARM) / capacity(setting.emit) / (setting.seconds - WARM),
+                "adapted": [
+                    [step.at, step.interval.taken / max(step.interval.arrived, 1), step.after, step.interval.waiting]
+                    for step in done.adapted
+                ],
             }
             self.file.write_text(json.dumps(known))
         self.tick()

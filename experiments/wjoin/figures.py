@@ -39,6 +39,8 @@ import plots
 
 ROWS = 20_000
 """Rows of all streams together in the experiments on synthetic streams."""
+RATE, SHORT, ROWS_EACH = 1000, 0.2, 3000
+"""Streams of one rate by the matches of a row: rows a second, the window in seconds, rows of each stream."""
 SWEEPS = ("MW-join", "GCA", "LCA")
 """What passes a row by where some other stream has none to offer."""
 SWITCHING_ROWS = 60_000
@@ -170,7 +172,36 @@ def figure_9b(context: Context) -> Report:
         *claims.converges(where, found, "MW-join", "NLW-join"),
         *claims.best_and_scales(where, found, "HW-join"),
     ]
-    return Report("fig09b", heading, (rows(found, "streams"),), judged)
+    return Report("fig09b", heading, (rows(found, "streams"), ratios(context.tick)), judged)
+
+
+def ratios(tick: Callable[[], None]) -> str:
+    """What the convergence of Figure 9(b) hangs on: comparisons of NLW-join over MW-join, by the matches of a row."""
+    head = "| streams | rows come | " + " | ".join(f"n = {n}" for n in range(2, 7)) + " | results per row, n = 2 to 6 |"
+    lines = [head, "|" + " --- |" * 8]
+
+    def add(name: str, made: Callable[[int], data.Streams], length: float, each: int) -> None:
+        for order in ORDERS:
+            found = []
+            for n in range(2, 7):
+                streams, windows = made(n), data.one_window(n, length)
+                pair = [series(v, streams, windows, each * n, order, runs=1, tick=tick) for v in (NLW, MW)]
+                found.append((pair[0].comparisons / pair[1].comparisons, pair[0].results / (each * n)))
+            cells = [f"{ratio:.2f}" for ratio, _ in found]
+            results = ", ".join(f"{some:.2f}" for _, some in found)
+            lines.append(f"| {name} | {order} | {' | '.join(cells)} | {results} |")
+
+    for share in (0.02, 0.25, 0.5, 0.75, 1.0, 1.5):
+        values = round(RATE * SHORT / share)
+        add(
+            f"{RATE} rows/s, {SHORT:g} s, {share:g} matches a window",
+            lambda n, values=values: data.exponential([RATE] * n, 2 * ROWS_EACH, values),
+            SHORT * SECOND,
+            ROWS_EACH,
+        )
+    for each in (1000, 5000):
+        add(f"stores, 1 hour, {each:,} rows of each", lambda n: data.stores(n, 1), HOUR, each)
+    return "Comparisons of NLW-join over those of MW-join, and what they hang on\n\n" + "\n".join(lines)
 
 
 def figure_9c(context: Context) -> Report:

@@ -102,3 +102,23 @@ def test_the_printed_rule_knows_no_room():
     assert as_printed(0.4, behind, 1.2) == pytest.approx(0.2)
     idle = Interval(taken=0, arrived=0, busy=0.0, seconds=2.0)
     assert as_printed(0.4, idle, 1.2) == by_room(0.4, idle, 1.2) == 0.4
+
+
+@pytest.mark.parametrize("interval", [0.5, 2.0])
+def test_a_join_that_keeps_up_has_a_beta_of_one(interval):
+    """Rows that wait for the end of their tick are not behind, also where the rate has just doubled."""
+    inputs = DriftingStreams((2.0, 2.0), (0.0, 1.0), ((0.0, 50.0), (4.0, 100.0), (8.0, 20.0))).made(12.0, 1)
+    make = maker(SPEC, Harvest(), width=SECOND // 2)
+    clock = VirtualClock(make, 1e12, interval=interval, tick=0.25, rule=as_printed)
+    found = clock.run(inputs, arrival_times(inputs), 12.0)
+    assert len(found.adapted) in (12 / interval - 1, 12 / interval)
+    assert all(step.interval.taken == step.interval.arrived for step in found.adapted)
+    assert all(step.after == 1.0 and step.interval.waiting == 0 for step in found.adapted)
+
+
+def test_adaptations_tell_what_waits():
+    capacity = 0.3 * run(100.0, 1e12, fixed=1.0).rate("work", 6.0, 12.0)
+    steps = run(100.0, capacity, buffer=100, boost=1.0, rule=as_printed).adapted
+    assert max(step.interval.waiting for step in steps) > 100
+    assert all(step.interval.waiting <= 200 for step in steps)
+    assert all(after.before == before.after for before, after in itertools.pairwise(steps))

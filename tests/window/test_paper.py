@@ -311,6 +311,27 @@ def test_the_pipeline_keeps_what_the_first_inputs_have_in_common():
     assert counted["nested"] == (50 * 50 * 2, 50 + 50)
 
 
+def test_the_pipeline_gains_on_the_merge_where_matches_are_rare():
+    """Figure 9(b) hangs on the matches of a row: where there are none, a row beyond the second input meets nothing.
+
+    Then the rows of two inputs of n make two comparisons each, of time and of value, where the merge join makes one for
+    every other row: 4 over n.  With one match in every window the pipeline stays ahead of that.
+    """
+    ratios = {}
+    for values in (10**6, 80):
+        for n in (3, 4, 5):
+            sides, order, held = streams(n, 1200, values)
+            counted = [
+                find(algorithm, "global", sides, [], same(800, n), order, held)[1]
+                for algorithm in ("pipeline", "merge")
+            ]
+            assert counted[0]["results"] == counted[1]["results"]
+            ratios[values, n] = counted[0]["comparisons"] / counted[1]["comparisons"]
+    for n in (3, 4, 5):
+        assert ratios[10**6, n] == pytest.approx(4 / n, rel=0.1)
+        assert ratios[80, n] > 1.2 * ratios[10**6, n]
+
+
 def test_m_tuples_leave_when_their_period_is_over():
     """The mended removal: what lies ahead of a slow input stays, what lies behind it goes."""
     sides = [Side(numbers([10, 11]), numbers([0, 0])), Side(numbers([12]), numbers([0])),

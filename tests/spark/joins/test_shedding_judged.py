@@ -88,6 +88,21 @@ def test_a_python_function_across_a_restart(spark, tmp_path, alike):
 
 @pytest.mark.in_turns(group="an overload on Spark")
 @pytest.mark.usefixtures("few_partitions")
+def test_an_inner_product_of_arrays_sheds(spark, folder, tmp_path):
+    """The paper's Example 1, evaluated by Spark alone: most results for a part of the pairs, and nothing else."""
+    reports = run(joined(spark, folder, shed=dt.Harvest(throttle=0.15, seed=3)), tmp_path)
+    found = pairs(spark.read.parquet(str(tmp_path / "out")))
+    assert len(found) == len(set(found))
+    assert set(found) <= set(TRUTH)
+    assert len(found) > 0.6 * sum(TRUTH.values())
+    formed = sum(report.get("candidates", 0) for report in reports)
+    assert 0 < formed < 0.5 * _pairs_in_the_window()
+    later = [report for report in reports if report.get("rows")][1:]
+    assert later
+    assert all(report["harvest_B_A"][17] == 1.0 and np.mean(report["harvest_B_A"]) < 0.5 for report in later)
+
+
+@pytest.mark.usefixtures("few_partitions")
 def test_exact_where_nothing_is_overloaded(spark, folder, tmp_path):
     reports = run(joined(spark, folder, shed=dt.Harvest(target=600.0)), tmp_path)
     assert pairs(spark.read.parquet(str(tmp_path / "out"))) == sorted(TRUTH)

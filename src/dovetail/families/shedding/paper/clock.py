@@ -40,6 +40,8 @@ class Interval:
     busy: float
     """Seconds that the join worked, out of `seconds`."""
     seconds: float
+    waiting: int = 0
+    """Rows that wait at its end, beside those of the tick that is served next."""
 
 
 Rule = Callable[[float, Interval, float], float]
@@ -121,6 +123,23 @@ class Buffers:
             self.waiting[side] = self.waiting[side][count:]
         return taken
 
+    def behind(self) -> int:
+        """Rows that wait, without those of the next tick."""
+        end = self._end()
+        return sum(
+            rows.size - int(np.searchsorted(times[rows], end))
+            for times, rows in zip(self.arrivals, self.waiting, strict=True)
+        )
+
+    def due(self, now: float) -> int:
+        """Rows whose tick was over before a time.
+
+        A row that waits for the end of its tick is not behind.  Counted when they come, those of the last tick would
+        make every interval in which the rates rise look like an overload, the more the shorter it is.
+        """
+        end = (np.ceil(now / self.tick - 1e-9) - 1) * self.tick
+        return sum(int(np.searchsorted(times, end)) for times in self.arrivals)
+
     def ready(self) -> float:
         """When the rows of the next tick are all there; never, where nothing comes any more."""
         return self._end()
@@ -151,11 +170,22 @@ class Served:
     missed: Missed
 
 
+@dataclass(frozen=True)
+class Adapted:
+    """One adaptation: when, what its interval told, and the throttle before and after it."""
+
+    at: float
+    interval: Interval
+    before: float
+    after: float
+
+
 @dataclass
 class Run:
-    """All services of a run."""
+    """All services and adaptations of a run."""
 
     served: list[Served] = field(default_factory=list)
+    adapted: list[Adapted] = field(default_factory=list)
 
     def total(self, name: str, begin: float = 0.0, end: float = np.inf) -> float:
         """A sum over the services that began in a span of time."""
@@ -230,8 +260,10 @@ class VirtualClock:
             now = max(ended, buffers.ready())
             if now - since >= self.interval:
                 if self.fixed is None:
-                    arrived = sum(int(np.diff(np.searchsorted(times, [since, now]))[0]) for times in arrivals)
-                    pace.z = self.rule(pace.z, Interval(taken, arrived, busy, now - since), self.boost)
+                    arrived = buffers.due(now) - buffers.due(since)
+                    told = Interval(taken, arrived, busy, now - since, buffers.behind())
+                    before, pace.z = pace.z, self.rule(pace.z, told, self.boost)
+                    run.adapted.append(Adapted(now, told, before, pace.z))
                 # The adaptation takes the join's own time, so it is part of what the next interval was busy with.
                 pace.due, since, busy, taken = True, now, self.overhead, 0
                 now += self.overhead
