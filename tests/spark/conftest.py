@@ -12,3 +12,11 @@ def few_partitions(spark):
     spark.conf.set("spark.sql.shuffle.partitions", "2")
     yield
     spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+@pytest.fixture
+def generated_code(spark):
+    """Spark's own code for expressions, which other tests do without: it pays where there are millions of rows."""
+    spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")
+    yield
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN")

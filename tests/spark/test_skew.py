@@ -8,6 +8,7 @@ import dovetail as dt
 
 
 @pytest.mark.in_turns(group="larger data")
+@pytest.mark.usefixtures("generated_code")
 def test_the_balance_is_reported(spark):
     rows = "id", "IF(id % 2 = 0, 0, id % 997) AS k", "id * 7919 % 40009 AS x", "id AS t"
     frames = {name: spark.range(0, 40_000, 1, 2).selectExpr(*rows) for name in "AB"}
