@@ -236,10 +236,6 @@ class Runs:
         """The part of the rows that found their buffer full."""
         return self._mean(setting, "lost")
 
-    def busy(self, setting: Setting) -> float:
-        """Work after the warm-up over what the capacity allows."""
-        return self._mean(setting, "busy")
-
     def adaptations(self, setting: Setting) -> list[list[float]]:
         """For each adaptation of one run: when, beta, the throttle that it set, rows that waited."""
         return [list(map(float, step)) for step in self._figures(setting, 0)["adapted"]]
