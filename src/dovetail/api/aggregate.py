@@ -146,7 +146,7 @@ def aggregate_join(
     calls = settled(frames, other, read_calls(agg, columns, by=by))
     text = _condition(None if on is None else condition_text(on, frames), window)
     predicate = parse(text, columns)
-    facts = theta_facts(frames, predicate)
+    facts = theta_facts(frames, predicate, sized=broadcast is None and partitions is None)
     check_compared(predicate, facts)
     check_small(other, by, facts, broadcast)
     reasons = reasons_for_pairs(by, other, predicate, facts, calls)

@@ -155,7 +155,7 @@ def nearest_join(
     if by is not None:
         nearness = with_keys(nearness, _equalities(frames, by))
     measured = measured_distance(frames, nearness.distance)
-    facts = theta_facts(frames, nearness.predicate)
+    facts = theta_facts(frames, nearness.predicate, sized=broadcast is None)
     plan = plan_nearest(
         aliases, nearness, facts, measured, options, columns=columns, within=within, broadcast=broadcast, sample=sample,
         window=asked,

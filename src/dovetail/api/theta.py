@@ -150,7 +150,7 @@ def theta_join(
         )
     if isinstance(bounds, TimeWindow):
         check_window_times(bounds.time, [time_column(alias, frame, bounds.time) for alias, frame in frames.items()])
-    facts = theta_facts(frames, predicate)
+    facts = theta_facts(frames, predicate, sized=broadcast is None)
     plan = plan_theta(tuple(frames), predicate, facts, options, window=bounds, broadcast=broadcast, sample=sample)
     predicate = settled(frames, predicate) if bounds is None else predicate
     either = either_of(predicate, columns) if bounds is None else ()
@@ -167,7 +167,7 @@ def theta_join(
         # Unmatched rows of the second input come from a join in which it is the first, and cannot be broadcast.
         small = None if broadcast == next(iter(some)) and kind == "anti" else broadcast
         one = plan_theta(
-            tuple(some), condition, theta_facts(some, condition), replace(options, how=kind),
+            tuple(some), condition, theta_facts(some, condition, sized=small is None), replace(options, how=kind),
             window=None, broadcast=small, sample=sample,
         )  # fmt: skip
         return theta_frame(some, one, next(numbers))

@@ -101,6 +101,8 @@ class TypedCall:
     arrow: pa.DataType
     json: str = ""
     """The type of the result as Spark writes it in JSON."""
+    nullable: bool = True
+    """False where the result is never NULL, as a count is not."""
 
 
 def read_calls(agg: object, columns: Mapping[str, Sequence[str]], *, by: str) -> list[Call]:

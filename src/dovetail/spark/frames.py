@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from weakref import WeakKeyDictionary
 
 import pyarrow as pa
 from pyspark.errors import PySparkException
@@ -32,9 +33,12 @@ class Side:
 
     @classmethod
     def of(cls, alias: str, frame: DataFrame) -> Side:
-        """The side that a user's frame makes under `alias`."""
-        columns = ", ".join(map(quoted, frame.columns))
-        return cls(frame.selectExpr(f"struct({columns}) AS {quoted(alias)}"), {alias: frame.schema})
+        """The side that a user's frame makes under `alias`, made once for all questions about it."""
+        known = _SIDES.setdefault(frame, {})
+        if alias not in known:
+            columns = ", ".join(map(quoted, frame.columns))
+            known[alias] = cls(frame.selectExpr(f"struct({columns}) AS {quoted(alias)}"), {alias: frame.schema})
+        return known[alias]
 
     @property
     def payload(self) -> list[tuple[str, T.StructField]]:
@@ -86,6 +90,10 @@ class Side:
     def missing(self) -> list[Column]:
         """One NULL struct per alias."""
         return [F.lit(None).cast(struct).alias(alias) for alias, struct in self.fields.items()]
+
+
+_SIDES: WeakKeyDictionary[DataFrame, dict[str, Side]] = WeakKeyDictionary()
+"""Sides of the frames that are alive: Spark takes some milliseconds to analyse each."""
 
 
 def with_structs(rows: DataFrame, structs: Sequence[str], name: str, columns: Sequence[str] = ()) -> DataFrame:

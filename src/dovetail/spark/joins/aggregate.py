@@ -29,8 +29,8 @@ from dovetail.plan.aggregate_calls import Argument, Call, TypedCall, from_pairs_
 from dovetail.plan.asked_window import AskedWindow
 from dovetail.plan.theta import Facts
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_in_parts, in_turn, segments_by_cell
-from dovetail.spark.carriers import arrow_type, carrier
-from dovetail.spark.frames import Side, filtered_sides, identity, is_ansi
+from dovetail.spark.carriers import arrow_type, carrier, is_carried
+from dovetail.spark.frames import Side, filtered_sides, identity, is_ansi, nested_fields, never_null
 from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
@@ -49,14 +49,14 @@ _ARGUMENT = "a"
 
 def typed_calls(frames: Mapping[str, DataFrame], other: str, calls: Sequence[Call]) -> list[TypedCall]:
     """The calls with the types that Spark gives them; refuses those that Spark cannot evaluate."""
-    matched = Side.of(other, frames[other]).frame
     if not calls:
         return []
+    matched = Side.of(other, frames[other]).frame
     ansi = is_ansi(frames)
     sqls = [sql for call in calls for sql in call.arguments]
     try:
-        results = _types(matched, [call.sql for call in calls])
-        kinds = iter(_types(matched, sqls) if sqls else [])
+        results = _fields(matched, [call.sql for call in calls])
+        kinds = iter([field.dataType for field in _fields(matched, sqls)] if sqls else [])
     except AnalysisException as error:
         if len(calls) > 1:
             for call in calls:
@@ -71,7 +71,9 @@ def typed_calls(frames: Mapping[str, DataFrame], other: str, calls: Sequence[Cal
         if any(may_be_random(sql) for sql in call.arguments):
             check_deterministic(frames, list(call.arguments), f"agg[{call.name!r}]={call.text!r}")
         arguments = [_argument(sql, next(kinds), ansi=ansi) for sql in call.arguments]
-        typed.append(TypedCall(call, tuple(arguments), result.simpleString(), arrow_type(result), result.json()))
+        kind = result.dataType
+        text = kind.simpleString(), arrow_type(kind), kind.json()
+        typed.append(TypedCall(call, tuple(arguments), *text, nullable=result.nullable))
     return typed
 
 
@@ -96,10 +98,10 @@ def narrowed(frames: Mapping[str, DataFrame], facts: Facts, predicate: Predicate
     return replace(facts, sizes=found)
 
 
-def _types(matched: DataFrame, expressions: Sequence[str]) -> list[T.DataType]:
-    """The types of expressions; Spark takes some milliseconds to analyse a frame, so all of them in one."""
+def _fields(matched: DataFrame, expressions: Sequence[str]) -> list[T.StructField]:
+    """Expressions as Spark types them; it takes some milliseconds to analyse a frame, so all of them in one."""
     named = [f"{sql} AS {_ARGUMENT}{at}" for at, sql in enumerate(expressions)]
-    return [field.dataType for field in matched.selectExpr(*named).schema.fields]
+    return matched.selectExpr(*named).schema.fields
 
 
 def _argument(sql: str, kind: T.DataType, *, ansi: bool) -> Argument:
@@ -109,9 +111,9 @@ def _argument(sql: str, kind: T.DataType, *, ansi: bool) -> Argument:
 
 def aggregate_frame(frames: Mapping[str, DataFrame], plan: AggregatePlan) -> DataFrame:
     """The lazy frame that a plan describes: a struct column for the asking input, then the aggregates."""
-    columns = _Columns(plan, filtered_sides(frames, plan.filters))
     name, names = f"dovetail({','.join(plan.inputs)})", METRICS if plan.window is None else WAITING_METRICS
     recorder = Recorder(name, plan.shuffle_partitions, streaming=bool(plan.streams), names=names)
+    columns = _Columns(plan, filtered_sides(frames, plan.filters), whole=not recorder.among_rows)
     if plan.window is not None:
         rows = _streamed(columns, recorder, identity(frames, plan.identity()), plan.window)
     else:
@@ -122,10 +124,12 @@ def aggregate_frame(frames: Mapping[str, DataFrame], plan: AggregatePlan) -> Dat
 class _Columns:
     """The columns of both sides that reach the stages, and those that leave them."""
 
-    def __init__(self, plan: AggregatePlan, sides: Mapping[str, Side]) -> None:
+    def __init__(self, plan: AggregatePlan, sides: Mapping[str, Side], *, whole: bool) -> None:
         self.plan = plan
         self.spec = plan.spec
         self.asking, self.answering = sides[plan.by], sides[plan.other]
+        self.whole = whole and not is_carried(self.payload())
+        """Whether no row of NULLs travels among the results: what is never NULL is declared so, and not checked."""
 
     def keys(self, side: int, prefix: str = KEY, *, hashed: bool = True) -> list[str]:
         """The key columns and their hash; a filter that must not drop asking rows hides their keys instead."""
@@ -158,21 +162,30 @@ class _Columns:
 
     def schema(self) -> T.StructType:
         """What leaves a stage, with the counters last."""
-        struct = self.asking.fields[self.plan.by]
-        fields = [T.StructField(self.plan.by, T.StructType([T.StructField(f.name, f.dataType) for f in struct.fields]))]
-        return T.StructType([*fields, *self.results(), T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
+        structs = nested_fields(self.payload(), self.asking.shape(POINT_PAYLOAD), whole=self.whole)
+        return T.StructType([*structs, *self.results(), T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
+
+    def payload(self) -> list[T.StructField]:
+        """The flat columns of the asking input."""
+        fields = [field for _, field in self.asking.payload]
+        return [T.StructField(f"{POINT_PAYLOAD}{at}", one.dataType, one.nullable) for at, one in enumerate(fields)]
 
     def results(self) -> list[T.StructField]:
         """The columns of the aggregates."""
         results = [
-            {"name": call.call.name, "type": json.loads(call.json), "nullable": True, "metadata": {}}
+            {
+                "name": call.call.name,
+                "type": json.loads(call.json),
+                "nullable": call.nullable or not self.whole,
+                "metadata": {},
+            }
             for call in self.plan.calls
         ]
         return T.StructType.fromJson({"type": "struct", "fields": results}).fields
 
     def named(self, stage: Stage) -> Stage:
         """A stage whose rows come out as the user sees them: the struct of the asking input, and named results."""
-        shape = self.asking.shape(POINT_PAYLOAD)
+        shape, certain = self.asking.shape(POINT_PAYLOAD), never_null(self.payload()) if self.whole else None
         payload, names = (
             len(self.spec.payload),
             [self.plan.by, *(output.name for output in self.spec.outputs), COUNTERS],
@@ -180,7 +193,7 @@ class _Columns:
 
         def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             for rows in stage(batches):
-                columns = [nest(rows, shape).column(0), *rows.columns[payload:]]
+                columns = [nest(rows, shape, certain).column(0), *rows.columns[payload:]]
                 yield pa.RecordBatch.from_arrays(columns, names=names)
 
         return run
@@ -224,11 +237,8 @@ def _streamed(columns: _Columns, recorder: Recorder, join: Mapping[str, str], wi
         time = f"{quoted(alias)}.{quoted(name)} AS {_TIME}"
         flat = FlatSide(sides[side].frame, [*sides[side].columns, time]).flat()
         packed.append(flat.mapInArrow(arrow_function(PackRows(side, cells)), PACKED_ROWS))
-    payload = [
-        T.StructField(f"{POINT_PAYLOAD}{at}", field.dataType) for at, (_, field) in enumerate(columns.asking.payload)
-    ]
     answers = columns.results()
-    fields = [*payload, *(T.StructField(f"{RESULT}{at}", field.dataType) for at, field in enumerate(answers))]
+    fields = [*columns.payload(), *(T.StructField(f"{RESULT}{at}", field.dataType) for at, field in enumerate(answers))]
     make = partial(AggregateKernel, stage, window.low, window.high)
     rows = run_kernel(packed, make, recorder, fields, join, event_time=True)
     named = [f"{RESULT}{at} AS {quoted(field.name)}" for at, field in enumerate(answers)]

@@ -61,8 +61,11 @@ from dovetail.spark.types import (
 )
 
 
-def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
-    """What the planner needs to know of the inputs; refuses conditions that Spark cannot evaluate."""
+def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate, *, sized: bool = True) -> Facts:
+    """What the planner needs to know of the inputs; refuses conditions that Spark cannot evaluate.
+
+    Without `sized` no input counts as small, and Spark is not asked: somebody has decided what is broadcast.
+    """
     same_session(frames)
     types: dict[Term, T.DataType] = {}
     terms: dict[str, list[Term]] = {alias: [] for alias in frames}
@@ -98,7 +101,7 @@ def theta_facts(frames: Mapping[str, DataFrame], predicate: Predicate) -> Facts:
         payload_types={
             alias: tuple(arrow_type(field.dataType) for field in frame.schema.fields) for alias, frame in frames.items()
         },
-        sizes=small_inputs(frames),
+        sizes=small_inputs(frames) if sized else {},
     )
 
 
