@@ -38,6 +38,8 @@ State: TypeAlias = list["pa.Array[Any]"]
 """The columns of :meth:`AggregateSpec.state_fields`."""
 
 _LIMB = (1 << LIMB_BITS) - 1
+_FEW_RUNS = 16
+"""Sorted runs that are merged rather than sorted."""
 
 
 @dataclass(frozen=True)
@@ -121,10 +123,17 @@ def _limits(boxes: Boxes, axis: int) -> tuple[Codes, Codes]:
 
 def by_group(points: Points, codes: Codes, groups: int) -> tuple[Index, Index]:
     """The points in the order of their groups and codes, and where each group begins."""
-    order = grouped_order(np.argsort(codes), points.group)  # of equal codes any order will do, and this one is fastest
+    order = grouped_order(_ascending(codes), points.group)
     starts = np.zeros(groups + 1, dtype=np.int64)
     np.cumsum(np.bincount(points.numbers, minlength=groups), out=starts[1:])
     return order, starts
+
+
+def _ascending(codes: Codes) -> Index:
+    """An order in which codes ascend; of equal codes any will do."""
+    # A broadcast side comes in as many sorted runs as it had tasks: merging two takes a third of the time of sorting.
+    descents = np.count_nonzero(codes[1:] < codes[:-1])
+    return np.argsort(codes, kind="stable" if descents < _FEW_RUNS else None)
 
 
 def grouped_order(order: Index, group: Index | None) -> Index:
