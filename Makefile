@@ -53,8 +53,8 @@ test-slow: setup-quiet  ## the slow and statistical tests, and every property wi
 	@$(WITH_JAVA) $(PYTEST) --hypothesis-profile=ci -m "(slow or not spark) and not cluster" \
 		--fraction $(FRACTION) --part $(PART) $(ARGS)
 
-test-fast: setup-quiet  ## what needs no JVM, with fewer drawn examples
-	@$(PYTEST) --hypothesis-profile=fast -m "not spark and not slow and not cluster" $(ARGS)
+test-fast: setup-quiet  ## what needs no JVM and no patience, with fewer drawn examples
+	@$(PYTEST) --hypothesis-profile=fast -m "not spark and not slow and not cluster and not unhurried" $(ARGS)
 
 nets: setup-quiet  ## thousands of drawn statements and calls against Spark itself: COUNT=2000 statements, 12 x COUNT / 10 calls each
 	@$(WITH_JAVA) NET_COUNT=$(or $(COUNT),2000) $(PY) -m pytest -n $(JOBS) -m slow tests/nets/test_statements.py $(ARGS)

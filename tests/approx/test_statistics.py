@@ -18,6 +18,8 @@ from dovetail.families.approx.stream import ApproxKernel
 from .coverage import Setting, coverage
 from .harness import equality_spec
 
+pytestmark = pytest.mark.unhurried
+
 RARE = 1e-4
 
 

@@ -17,6 +17,8 @@ from dovetail.columns import numba_cache
 from dovetail.columns.numba_cache import cache_folder, njit, unpacked_folder
 from dovetail.columns.shipped import CPU, KERNELS, add_kernels, unpack_kernels
 
+pytestmark = pytest.mark.unhurried
+
 
 @njit
 def twice(x):

@@ -27,6 +27,8 @@ from dovetail.families.shedding.spec import Harvest
 from dovetail.families.shedding.stream import HarvestKernel
 from dovetail.families.shedding.throttle import LEAST, UNIT, TimeModel
 
+pytestmark = pytest.mark.unhurried
+
 SPEC = epsilon_join(2, window=4 * SECOND, epsilon=0.25)
 SLICES = Slices.of(SPEC.hull, SECOND // 2)
 

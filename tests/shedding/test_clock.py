@@ -21,6 +21,8 @@ from dovetail.families.shedding.paper.clock import (
 from dovetail.families.shedding.paper.workload import DriftingStreams, arrival_times, epsilon_join, maker
 from dovetail.families.shedding.spec import Harvest
 
+pytestmark = pytest.mark.unhurried
+
 SPEC = epsilon_join(2, window=2 * SECOND, epsilon=4.0)
 
 times = st.lists(st.floats(0.0, 5.0, allow_subnormal=False), min_size=1, max_size=60).map(sorted).map(np.array)

@@ -15,6 +15,8 @@ from tests.window.harness import make_plan
 
 import dovetail as dt
 
+pytestmark = pytest.mark.unhurried
+
 FOLDER = Path(__file__).parents[2] / "experiments" / "grubjoin"
 NAMES = ("news", "plots", "reproduce")
 

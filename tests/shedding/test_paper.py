@@ -15,6 +15,8 @@ from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import Harvest, RandomDrop
 from dovetail.families.shedding.throttle import HEADROOM, LEAST, throttled
 
+pytestmark = pytest.mark.unhurried
+
 SPEC = epsilon_join(3, window=4 * SECOND, epsilon=4.0)
 SLICES = Slices.of(SPEC.hull, SECOND)
 KAPPAS, LAGS = (2.0, 2.0, 20.0), (0.0, 1.0, 3.0)
