@@ -38,6 +38,10 @@ class UnreachableError(Exception):
     """Maven did not give the archives: no way to it, or it does not have them."""
 
 
+class UnknownSetError(Exception):
+    """There is no file of this name."""
+
+
 class ChecksumError(Exception):
     """An archive is not the one that was pinned."""
 
@@ -106,7 +110,11 @@ def for_spark(name: str, spark: str | None = None, *, exactly: bool = False) -> 
 
 def pinned(name: str) -> list[Jar]:
     """What the file of a set lists."""
-    lines = (PINS / f"{name}.txt").read_text(encoding="ascii").splitlines()
+    file = PINS / f"{name}.txt"
+    if not file.is_file():
+        known = ", ".join(sorted(one.stem for one in PINS.glob("*.txt")))
+        raise UnknownSetError(f"there is no set {name!r} in {PINS}; there are: {known}")
+    lines = file.read_text(encoding="ascii").splitlines()
     jars = []
     for line in lines:
         if line and not line.startswith("#"):
@@ -238,7 +246,7 @@ def main() -> int:
             pin(given.name, given.coordinates)
         for file in fetch(given.name):
             print(file)
-    except (UnreachableError, ChecksumError) as error:
+    except (UnreachableError, UnknownSetError, ChecksumError) as error:
         print(f"fetch_jars: {error}", file=sys.stderr)
         return 1
     return 0
