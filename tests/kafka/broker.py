@@ -120,8 +120,8 @@ transaction.state.log.num.partitions=1
 share.coordinator.state.topic.replication.factor=1
 share.coordinator.state.topic.min.isr=1
 group.initial.rebalance.delay.ms=0
-# A machine that stops the broker for minutes is busy, and the broker is not dead.
-broker.session.timeout.ms=3600000
+# A broker that was killed comes back before the controller has noticed, and waits until it has.
+initial.broker.registration.timeout.ms=900000
 """,
             encoding="ascii",
         )

@@ -18,7 +18,7 @@ from chaos.inputs import DELAY, SCHEMA
 from chaos.victim import MASTER, SETTINGS, place_of
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
-from tests.kafka.topics import DECODED, SHIFT
+from tests.kafka.topics import DECODED, PATIENCE, SHIFT
 
 import dovetail as dt
 
@@ -48,6 +48,7 @@ class Topics:
     def raw(self, name: str) -> DataFrame:
         """The records of a topic."""
         reader = self.spark.readStream.format("kafka").option("kafka.bootstrap.servers", self.servers)
+        reader = reader.option("kafka.default.api.timeout.ms", round(PATIENCE * 1000))
         reader = reader.option("subscribe", f"{self.prefix}{name}{'-one' if self.ordered else ''}")
         return reader.option("startingOffsets", "earliest").option("maxOffsetsPerTrigger", self.limit).load()
 
@@ -87,6 +88,7 @@ def writers(place: Path, source: Topics, family: Family) -> list[DataStreamWrite
     to_files = joined.writeStream.format("parquet").option("path", str(own / "out"))
     to_topic = as_records(joined).writeStream.format("kafka").option("topic", topic_of(family.name))
     to_topic = to_topic.option("kafka.bootstrap.servers", source.servers)
+    to_topic = to_topic.option("kafka.delivery.timeout.ms", round(PATIENCE * 1000))
     return [
         writer.option("checkpointLocation", str(own / name)).trigger(availableNow=True)
         for writer, name in ((to_files, "checkpoint"), (to_topic, "checkpoint-topic"))

@@ -60,7 +60,8 @@ def topics(broker) -> dict[str, str]:
 def stream(spark, servers: str, topic: str, **options: object):
     """A topic of JSON rows."""
     reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", servers).option("subscribe", topic)
-    return decoded(reader.options(**{"startingOffsets": "earliest", **options}).load()).withWatermark("ts", "5 seconds")
+    given = {"startingOffsets": "earliest", "kafka.default.api.timeout.ms": round(PATIENCE * 1000), **options}
+    return decoded(reader.options(**given).load()).withWatermark("ts", "5 seconds")
 
 
 def decoded(raw):
