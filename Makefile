@@ -28,7 +28,7 @@ MINUTES ?= 10
 BENCHMARKS = $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
 
-.PHONY: help setup setup-quiet demo test test-fast test-slow wheel workflows lint types docs bench experiments chaos soak requirements audit cluster nets versions clean
+.PHONY: help setup setup-quiet demo test test-fast test-slow wheel workflows lint types docs bench experiments chaos soak requirements audit cluster kafka tables nets versions clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1|/' | \
@@ -44,17 +44,19 @@ demo: setup-quiet  ## four joins on generated data, with their figures and an HT
 	@$(WITH_JAVA) $(PY) -m dovetail demo
 
 PYTEST = $(PY) -m pytest -n $(JOBS) --dist worksteal
+# What needs more than this machine has after make setup, each with a target of its own.
+NO_MORE = not cluster and not kafka and not tables and not browser
 
 test: setup-quiet  ## all tests and docstring examples but the slow ones; ARGS= goes to pytest
-	@$(WITH_JAVA) $(PYTEST) --hypothesis-profile=$(HYPOTHESIS_PROFILE) -m "not slow and not cluster" $(ARGS)
+	@$(WITH_JAVA) $(PYTEST) --hypothesis-profile=$(HYPOTHESIS_PROFILE) -m "not slow and $(NO_MORE)" $(ARGS)
 
 # The properties that need no JVM are cheap enough to be drawn five times as often.
 test-slow: setup-quiet  ## the slow and statistical tests, and every property without a JVM on more examples; FRACTION=4 PART=0 is a quarter
-	@$(WITH_JAVA) $(PYTEST) --hypothesis-profile=ci -m "(slow or not spark) and not cluster" \
+	@$(WITH_JAVA) $(PYTEST) --hypothesis-profile=ci -m "(slow or not spark) and $(NO_MORE)" \
 		--fraction $(FRACTION) --part $(PART) $(ARGS)
 
 test-fast: setup-quiet  ## what needs no JVM and no patience, with fewer drawn examples
-	@$(PYTEST) --hypothesis-profile=fast -m "not spark and not slow and not cluster and not unhurried" $(ARGS)
+	@$(PYTEST) --hypothesis-profile=fast -m "not spark and not slow and not unhurried and $(NO_MORE)" $(ARGS)
 
 nets: setup-quiet  ## thousands of drawn statements and calls against Spark itself: COUNT=2000 statements, 12 x COUNT / 10 calls each
 	@$(WITH_JAVA) NET_COUNT=$(or $(COUNT),2000) $(PY) -m pytest -n $(JOBS) -m slow tests/nets/test_statements.py $(ARGS)
@@ -66,6 +68,14 @@ versions: setup-quiet  ## the Spark part of the tests on older versions of Spark
 
 cluster: setup-quiet  ## tests on a standalone cluster and on Spark Connect, and short runs under fire; one after the other
 	@$(WITH_JAVA) $(PY) -m pytest -n 0 -m cluster $(ARGS)
+
+
+kafka: setup-quiet  ## joins of topics against a real broker, with kills; fetches broker and connector from Maven the first time
+	@$(WITH_JAVA) $(PY) -m pytest -n 0 -m kafka $(ARGS)
+
+# The newest versions of Spark that have a release of Delta Lake and of Iceberg, as requirements/jars lists them.
+tables: setup-quiet  ## joins of Delta Lake and Iceberg tables, on versions of Spark that have both or one; SPARK="4.1 4.2"
+	@$(WITH_JAVA) MARKS=tables JOBS=0 ARGS='$(ARGS)' scripts/versions.sh $(if $(findstring command line,$(origin SPARK)),$(SPARK),4.1 4.2)
 
 lint: setup-quiet  ## ruff: rules and format
 	@$(PY) -m ruff check .

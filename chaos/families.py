@@ -1,10 +1,11 @@
-"""The joins of the run, one or two for every streaming family, all over the same input files."""
+"""The joins of the run, one or two for every streaming family, all over the same inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -12,7 +13,18 @@ import dovetail as dt
 from chaos.inputs import DELAY, SCHEMA
 from dovetail.conditions.criteria import Criterion
 
-Build = Callable[[SparkSession, Path], DataFrame]
+
+class Source(Protocol):
+    """Where the inputs come from."""
+
+    def stream(self, name: str) -> DataFrame:
+        """Stream A, B or C, with the columns of `SCHEMA` and a watermark."""
+
+    def ranges(self) -> DataFrame:
+        """Give the static table S."""
+
+
+Build = Callable[[Source], DataFrame]
 
 
 @dataclass(frozen=True)
@@ -24,43 +36,54 @@ class Family:
     columns: tuple[str, ...]
 
 
-def stream(spark: SparkSession, folder: Path, name: str) -> DataFrame:
-    """An input, one file a micro-batch."""
-    raw = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(folder / name))
-    return raw.withWatermark("ts", DELAY)
+@dataclass(frozen=True)
+class Files:
+    """Folders of JSON files, each file a micro-batch."""
+
+    spark: SparkSession
+    folder: Path
+
+    def stream(self, name: str) -> DataFrame:
+        """Read a folder as a stream."""
+        raw = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(self.folder / name))
+        return raw.withWatermark("ts", DELAY)
+
+    def ranges(self) -> DataFrame:
+        """Read the static table."""
+        return self.spark.read.parquet(str(self.folder / "S"))
 
 
-def _streams(spark: SparkSession, folder: Path, names: str) -> dict[str, DataFrame]:
-    return {name: stream(spark, folder, name) for name in names}
+def _streams(source: Source, names: str) -> dict[str, DataFrame]:
+    return {name: source.stream(name) for name in names}
 
 
-def _theta_count(spark: SparkSession, folder: Path) -> DataFrame:
-    return dt.theta_join(_streams(spark, folder, "AB"), on="A.v <= B.v AND B.v <= A.v + 3", window=25)
+def _theta_count(source: Source) -> DataFrame:
+    return dt.theta_join(_streams(source, "AB"), on="A.v <= B.v AND B.v <= A.v + 3", window=25)
 
 
-def _theta_time(spark: SparkSession, folder: Path) -> DataFrame:
-    inputs = _streams(spark, folder, "AB")
+def _theta_time(source: Source) -> DataFrame:
+    inputs = _streams(source, "AB")
     return dt.theta_join(inputs, on="ABS(A.v - B.v) <= 1", how="left", window="10 seconds", time="ts")
 
 
-def _beside(spark: SparkSession, folder: Path) -> DataFrame:
-    inputs = {"A": stream(spark, folder, "A"), "S": spark.read.parquet(str(folder / "S"))}
+def _beside(source: Source) -> DataFrame:
+    inputs = {"A": source.stream("A"), "S": source.ranges()}
     return dt.theta_join(inputs, on="A.v >= S.low AND A.v < S.high", how="left")
 
 
-def _window(spark: SparkSession, folder: Path) -> DataFrame:
-    inputs = _streams(spark, folder, "ABC")
+def _window(source: Source) -> DataFrame:
+    inputs = _streams(source, "ABC")
     return dt.window_join(inputs, on="A.k = B.k AND B.k = C.k", time="ts", within="4 seconds", partitions=2)
 
 
-def _window_full(spark: SparkSession, folder: Path) -> DataFrame:
-    inputs = _streams(spark, folder, "AB")
+def _window_full(source: Source) -> DataFrame:
+    inputs = _streams(source, "AB")
     within = {("A", "B"): ("-1 second", "2 seconds")}
     return dt.window_join(inputs, on="A.k = B.k", time="ts", within=within, how="full", partitions=2)
 
 
-def _asof(spark: SparkSession, folder: Path) -> DataFrame:
-    inputs = _streams(spark, folder, "AB")
+def _asof(source: Source) -> DataFrame:
+    inputs = _streams(source, "AB")
     return dt.asof_join(inputs, by="k", time="ts", direction="nearest", how="left", within="5 seconds")
 
 
@@ -68,23 +91,34 @@ def _criteria() -> list[Criterion]:
     return [dt.closest("ts", within="3 seconds"), dt.closest("v", within=5)]
 
 
-def _best_left(spark: SparkSession, folder: Path) -> DataFrame:
-    return dt.bestmatch_join(_streams(spark, folder, "AB"), on=_criteria(), how="left")
+def _best_left(source: Source) -> DataFrame:
+    return dt.bestmatch_join(_streams(source, "AB"), on=_criteria(), how="left")
 
 
-def _best_inner(spark: SparkSession, folder: Path) -> DataFrame:
-    return dt.bestmatch_join(_streams(spark, folder, "AB"), on=_criteria(), by="k")
+def _best_inner(source: Source) -> DataFrame:
+    return dt.bestmatch_join(_streams(source, "AB"), on=_criteria(), by="k")
 
 
-def _shedding(spark: SparkSession, folder: Path) -> DataFrame:
+def _shedding(source: Source) -> DataFrame:
     shed = dt.Harvest(throttle=0.3, basic_window="500 milliseconds", seed=5)
     on = "ABS(A.v - B.v) <= 8 AND ABS(B.v - C.v) <= 8"
-    inputs = _streams(spark, folder, "ABC")
+    inputs = _streams(source, "ABC")
     return dt.window_join(inputs, on=on, time="ts", within="4 seconds", partitions=1, shed=shed)
 
 
-def _approx(spark: SparkSession, folder: Path) -> DataFrame:
-    return dt.approx_join(_streams(spark, folder, "AB"), on="A.k = B.k", memory=200, seed=8, partitions=2)
+def _approx(source: Source) -> DataFrame:
+    return dt.approx_join(_streams(source, "AB"), on="A.k = B.k", memory=200, seed=8, partitions=2)
+
+
+def _aggregate(source: Source) -> DataFrame:
+    within = {("A", "B"): ("-3 seconds", "1 second")}
+    agg = {"n": "count(*)", "total": "sum(B.v)", "top": "max(B.v)"}
+    return dt.aggregate_join(_streams(source, "AB"), on="A.k = B.k", by="A", agg=agg, time="ts", within=within)
+
+
+def _nearest(source: Source) -> DataFrame:
+    inputs = _streams(source, "AB")
+    return dt.nearest_join(inputs, on="ABS(A.v - B.v)", by="k", k=2, how="left", time="ts", window="4 seconds")
 
 
 _PAIR = ("A.id AS a", "B.id AS b", "A.v AS av", "B.v AS bv")
@@ -103,12 +137,14 @@ FAMILIES = {
         Family("best match, inner", _best_inner, (*_PAIR, "_change AS change")),
         Family("shedding", _shedding, _THREE),
         Family("approx", _approx, _PAIR),
+        Family("aggregate", _aggregate, ("A.id AS a", "A.v AS av", "n", "total", "top")),
+        Family("nearest, left", _nearest, (*_PAIR, "distance", "rank")),
     )
 }
 GROUPS: tuple[tuple[str, ...], ...] = (
-    ("theta, rows", "theta, time, left", "beside static, left"),
+    ("theta, rows", "theta, time, left", "beside static, left", "aggregate"),
     ("window, 3 inputs", "as-of, nearest, left", "shedding", "window, full"),
-    ("best match, left", "best match, inner", "approx"),
+    ("best match, left", "best match, inner", "approx", "nearest, left"),
 )
 """Families that run at once, in one driver: a kill then hits all of them."""
 REPEATED = ("shedding", "approx")

@@ -16,7 +16,7 @@ from chaos.victim import place_of
 
 POLL = 0.05
 PATIENCE = 240.0
-"""Seconds without a micro-batch after which a run counts as hung."""
+"""Seconds of waiting for a micro-batch after which a run counts as hung.  While the machine stops us, nothing waits."""
 _MIX: tuple[Kind, ...] = ("driver", "executor", "worker", "worker", "executor")
 """A driver takes long to restart, so it is killed least often."""
 
@@ -60,6 +60,8 @@ class Hunt:
     inputs: Path
     families: tuple[str, ...]
     say: Callable[[str], None] = lambda line: None
+    program: str = "chaos.victim"
+    """The module that is run, with the words of `chaos.victim`."""
     kills: Counter[Kind] = field(default_factory=Counter)
     amid: Counter[str] = field(default_factory=Counter)
     """For each family the kills that hit a micro-batch of its own which had begun and was not committed."""
@@ -79,7 +81,7 @@ class Hunt:
     def _attempt(self, left: Iterator[Blow]) -> bool:
         """One life of the driver; whether it ended well."""
         self.starts += 1
-        command = [sys.executable, "-m", "chaos.victim", str(self.place), str(self.inputs), *self.families]
+        command = [sys.executable, "-m", self.program, str(self.place), str(self.inputs), *self.families]
         with (self.place / "driver.log").open("ab") as log:
             victim = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True)
         try:
@@ -119,13 +121,14 @@ class Hunt:
 
     def _wait(self, victim: subprocess.Popen[bytes], done: Callable[[], bool]) -> bool:
         """Wait until `done`; False if the driver has ended before."""
-        seen, since = self.batches(), time.monotonic()
+        seen, waited = self.batches(), 0.0
         while not done():
             if victim.poll() is not None:
                 return False
             if self.batches() > seen:
-                seen, since = self.batches(), time.monotonic()
-            if time.monotonic() - since > PATIENCE:
+                seen, waited = self.batches(), 0.0
+            waited += POLL
+            if waited > PATIENCE:
                 raise HungError(f"no micro-batch for {PATIENCE:.0f} s; see {self.place}/driver.log")
             time.sleep(POLL)
         return True

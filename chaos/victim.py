@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import dovetail as dt
-from chaos.families import FAMILIES, Family
+from chaos.families import FAMILIES, Family, Files
 
 MASTER = "local-cluster[2,1,1024]"
 # These JVMs live for seconds: only the first compiler and the simplest garbage collector start them fastest.
@@ -38,7 +38,7 @@ def run(place: Path, inputs: Path, families: list[Family], master: str) -> None:
     queries = []
     for family in families:
         own = place_of(place, family.name)
-        joined = family.build(spark, inputs).selectExpr(*family.columns)
+        joined = family.build(Files(spark, inputs)).selectExpr(*family.columns)
         writer = joined.writeStream.format("parquet").option("path", str(own / "out"))
         writer = writer.option("checkpointLocation", str(own / "checkpoint"))
         queries.append(writer.trigger(availableNow=True).start())

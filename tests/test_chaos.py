@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from chaos.families import FAMILIES, GROUPS
+from chaos.families import FAMILIES, GROUPS, Files
 from chaos.inputs import LAST, write_inputs
 from chaos.killing import Hunt, batches, plan
 from chaos.soak import judge
@@ -69,7 +69,7 @@ def test_files_of_one_size_keep_their_order_where_a_crash_puts_two_into_one_micr
 
     def run() -> int:
         family = FAMILIES["theta, rows"]
-        joined = family.build(spark, folder).selectExpr(*family.columns)
+        joined = family.build(Files(spark, folder)).selectExpr(*family.columns)
         writer = joined.writeStream.format("parquet").option("path", str(sink))
         query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
         assert query.awaitTermination(900)

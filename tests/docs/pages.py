@@ -24,9 +24,13 @@ BLOCK = re.compile(
 )
 
 
+ELSEWHERE = ("kafka.md", "tables.md")
+"""Pages whose programs need what is fetched first; tests/kafka and tests/lakes run them."""
+
+
 def pages() -> list[Path]:
-    """All pages with text of their own; the reference has docstrings, whose examples run as such."""
-    found = sorted((ROOT / "docs").glob("**/*.md"))
+    """All pages that run here; the reference has docstrings, whose examples run as such."""
+    found = [page for page in sorted((ROOT / "docs").glob("**/*.md")) if page.name not in ELSEWHERE]
     return [page for page in found if page.parent.name != "reference" or page.name == "index.md"]
 
 
