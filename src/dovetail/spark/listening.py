@@ -22,7 +22,9 @@ from dovetail.errors import ArgumentError
 from dovetail.reports import observations
 from dovetail.spark.metrics import plans_named
 from dovetail.spark.runtime.failures import ANSWERS, brief
+from dovetail.watch.files import state_folder
 from dovetail.watch.records import Record
+from dovetail.watch.serving import Serving
 from dovetail.watch.writer import RunWriter
 
 _UNWATCHED = "unwatched"
@@ -60,8 +62,13 @@ class Listening:
     Use it as a context manager, or call :meth:`stop`.
     """
 
-    def __init__(self, spark: SparkSession, folder: Path | None) -> None:
+    url: str | None = None
+    """Where the page of these queries is, if one was asked for."""
+
+    def __init__(self, spark: SparkSession, folder: Path | None, serving: Serving | None) -> None:
         self._spark = spark
+        self._serving = serving
+        self.url = None if serving is None else serving.url
         self._writer = RunWriter(folder, _plan_of)
         self._listener = _Listener(self._writer)
         self._stopped = False
@@ -88,6 +95,8 @@ class Listening:
             # The session has gone, and its queries with it.
             ends = dict.fromkeys(self._writer.open_runs(), "finished")
         self._writer.stop(ends)
+        if self._serving is not None:
+            self._serving.stop()
 
     def __enter__(self) -> Listening:
         return self
@@ -98,7 +107,14 @@ class Listening:
         self.stop()
 
 
-def listen(spark: SparkSession, *, folder: str | Path | None = None) -> Listening:
+def listen(
+    spark: SparkSession,
+    *,
+    folder: str | Path | None = None,
+    port: int | None = None,
+    host: str = "127.0.0.1",
+    token: str | None = None,
+) -> Listening:
     """Write the progress of all streaming queries of a session, for ``dovetail top`` and ``dovetail watch``.
 
     Each run of a query gets a file of its own with a record for its start, every micro-batch and its end, with the
@@ -111,6 +127,13 @@ def listen(spark: SparkSession, *, folder: str | Path | None = None) -> Listenin
         A classic session or one of Spark Connect.
     folder : str or Path, optional
         Where the files go; by default the folder in which ``dovetail run`` has them.
+    port : int, optional
+        Serve the page of ``dovetail watch``, and ``/metrics`` for Prometheus, from this program; 0 takes any port that
+        is free.  The result's ``url`` says where.
+    host : str, default "127.0.0.1"
+        The address that it listens on.  With one that others can reach, they need the token.
+    token : str, optional
+        What requests must bring, of at least 16 characters; made where others can reach the page, unless given.
 
     Returns
     -------
@@ -121,6 +144,8 @@ def listen(spark: SparkSession, *, folder: str | Path | None = None) -> Listenin
     ------
     ArgumentError
         If an argument is not one of these.
+    SetupError
+        If nothing can listen on the port.
 
     See Also
     --------
@@ -147,7 +172,9 @@ def listen(spark: SparkSession, *, folder: str | Path | None = None) -> Listenin
         raise ArgumentError(f"listen got a {type(spark).__name__}", accepted="a SparkSession", hint="dt.listen(spark)")
     if folder is not None and (not isinstance(folder, str | Path) or not str(folder)):
         raise ArgumentError(f"folder={folder!r}", accepted="a folder, as text or Path")
-    return Listening(spark, None if folder is None else Path(folder))
+    place = None if folder is None else Path(folder)
+    serving = None if port is None else Serving(place or state_folder(), host=host, port=port, token=token)
+    return Listening(spark, place, serving)
 
 
 def _plan_of(report: Mapping[str, Any]) -> Record:

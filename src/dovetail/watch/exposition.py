@@ -14,6 +14,7 @@ from dovetail.errors import missing_extra
 from dovetail.watch.collect import DURATIONS, FAILED, GONE, RUNNING
 from dovetail.watch.figures import Point
 from dovetail.watch.histogram import LAST, edge
+from dovetail.watch.store import read_points
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

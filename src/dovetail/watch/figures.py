@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import datetime
+from functools import lru_cache
 from typing import Any
 
 from dovetail.watch.histogram import Histogram, add_spread, merge
@@ -165,14 +166,21 @@ def _skew(counters: Mapping[str, Any]) -> float | None:
 def _by_input(counters: Mapping[str, Any]) -> dict[str, list[Value]]:
     found: dict[str, list[Value]] = {}
     for key, value in counters.items():
-        start = next((start for start in _STARTS if str(key).startswith(start)), None)
-        known = number(value)
-        if start is None or known is None:
+        place = _place(str(key))
+        known = None if place is None else number(value)
+        if place is None or known is None:
             continue
-        alias = str(key)[len(start) : len(start) + 60]
+        alias, at = place
         if alias in found or len(found) < _MOST_INPUTS:
-            found.setdefault(alias, [None] * len(INPUT_FIGURES))[INPUT_FIGURES.index(_STARTS[start])] = known
+            found.setdefault(alias, [None] * len(INPUT_FIGURES))[at] = known
     return found
+
+
+@lru_cache(10_000)
+def _place(key: str) -> tuple[str, int] | None:
+    """The input that a counter is about, and which figure of it; None for all other counters."""
+    start = next((start for start in _STARTS if key.startswith(start)), None)
+    return None if start is None else (key[len(start) : len(start) + 60], INPUT_FIGURES.index(_STARTS[start]))
 
 
 def together(points: list[Point]) -> Point:

@@ -16,6 +16,7 @@ MOST_POINTS = 240
 MOST_RUNS = 200
 _RECENT = 86400.0
 _COURSE = 1800.0
+_JUST_NOW = 3600.0
 QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
 RANGES = {"15m": 900, "1h": 3600, "6h": 21600, "24h": 86400, "7d": 604800, "30d": 2592000}
 """What a chart may span, in seconds."""
@@ -29,10 +30,13 @@ def overview(sql: sqlite3.Connection, now: float) -> Answer:
     """All runs that go on or ended within a day: their state, last figures and course of the last half hour."""
     rows = sql.execute(
         f"SELECT {_RUN} FROM runs WHERE status = 'running' OR MAX(seen, ifnull(ended, 0)) >= ? "
-        "ORDER BY status = 'running' DESC, MAX(seen, ifnull(ended, 0)) DESC LIMIT ?",
-        (now - _RECENT, MOST_RUNS),
+        # Whoever is woken at night looks for what failed just now.
+        "ORDER BY status IN ('failed', 'gone') AND ended >= ? DESC, status = 'running' DESC, "
+        "MAX(seen, ifnull(ended, 0)) DESC LIMIT ?",
+        (now - _RECENT, now - _JUST_NOW, MOST_RUNS),
     ).fetchall()
-    return {"now": now, "runs": [_run(row) | _glance(sql, row[0], now) for row in rows]}
+    runs = [_run(row) for row in rows]
+    return {"now": now, "runs": [run | _glance(sql, run, now) for run in runs]}
 
 
 def _run(row: tuple[Any, ...]) -> Answer:
@@ -40,11 +44,13 @@ def _run(row: tuple[Any, ...]) -> Answer:
     return known | {"advice": json.loads(known["advice"])}
 
 
-def _glance(sql: sqlite3.Connection, run: int, now: float) -> Answer:
+def _glance(sql: sqlite3.Connection, run: Answer, now: float) -> Answer:
+    if run["mode"] == "batch":
+        return {"course": [], "figures": None}
     found = sql.execute(
         "SELECT time, batches, rows, results, took, held_rows, held_bytes, throttle, recall, clock_lag, latency "
         "FROM points WHERE level = 60 AND run = ? AND time >= ? ORDER BY time",
-        (run, round((now - _COURSE) * 1000)),
+        (run["id"], round((now - _COURSE) * 1000)),
     ).fetchall()
     if not found:
         return {"course": [], "figures": None}

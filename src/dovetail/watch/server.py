@@ -91,6 +91,8 @@ class Console(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: Console
     timeout = _PATIENCE
+    # An answer leaves in one piece: the body would otherwise wait for the receipt of the headers, 40 ms.
+    wbufsize = -1
     protocol_version = "HTTP/1.1"
     server_version = "dovetail"
     sys_version = ""

@@ -34,7 +34,7 @@ function s(tag, attributes, text) {
 function short(value, unit) {
   if (value === null || value === undefined) return "–";
   if (unit === "s") return seconds(value);
-  if (unit === "%") return `${(value * 100).toFixed(value < 0.9995 && value > 0.0005 ? 1 : 0)} %`;
+  if (unit === "%") return `${three(Math.round(value * 1000) / 10)} %`;
   if (unit === "B") return scaled(value, [[1e12, " TB"], [1e9, " GB"], [1e6, " MB"], [1e3, " kB"]], " B");
   return scaled(value, [[1e9, " G"], [1e6, " M"], [1e4, " k", 1e3]], "");
 }
@@ -48,7 +48,7 @@ function scaled(value, steps, none) {
 
 function three(value) {
   const size = Math.abs(value);
-  if (size >= 100 || Number.isInteger(value)) return Math.round(value).toLocaleString("en");
+  if (size >= 100 || Number.isInteger(Math.round(value * 1e6) / 1e6)) return Math.round(value).toLocaleString("en");
   return size >= 10 ? value.toFixed(1) : size >= 0.005 ? value.toFixed(2) : value === 0 ? "0" : value.toPrecision(1);
 }
 
@@ -225,6 +225,7 @@ function overview(answer) {
     body.append(h("tr", { onclick: () => { location.hash = address; }, "data-job": run.job },
       h("td", { class: "name" }, h("a", { href: address }, run.job),
         h("div", { class: "under" }, pill(run), run.mode === "batch" ? "batch job" : null,
+          run.mode === "batch" && run.ended ? h("span", {}, `took ${seconds(run.ended - run.started)}`) : null,
           h("span", {}, run.status === "running" ? `for ${seconds(Math.round(answer.now - run.started))}` : ago(run.ended || run.seen, answer.now)),
           run.error ? h("span", { class: "said" }, run.error) : null, flags)),
       cell("rows in", figures.input_rate, "", "/s"), cell("results", figures.result_rate, "", "/s"),
@@ -286,7 +287,10 @@ function figures(answer, range) {
   const { run, series, total } = answer;
   const data = { times: series.time, until: answer.until, from: answer.until - SPAN[range] };
   if (run.started > data.from) data.from = Math.min(run.started, series.time[0]);
-  const width = Math.min(460, Math.max(260, (document.documentElement.clientWidth || 400) - 54));
+  // As wide as the grid of the style sheet makes a chart: text that is stretched reads badly.
+  const room = Math.min(1440, document.documentElement.clientWidth) - (document.documentElement.clientWidth > 760 ? 40 : 24);
+  const across = Math.max(1, Math.floor((room + 12) / 412));
+  const width = (room - 12 * (across - 1)) / across - 30;
   const target = Number(run.target) > 0 ? Number(run.target) : null;
   const line = (name, key, colour) => ({ name, values: series[key], colour });
   const sheds = known(series.throttle).length > 0;
@@ -297,7 +301,7 @@ function figures(answer, range) {
     tile("micro-batch", total.seconds_median, "s", `median; longest ${short(total.seconds_longest, "s")}`),
     tile("event to commit", total.latency_p50, "s", `p50; p95 ${short(total.latency_p95, "s")}, p99 ${short(total.latency_p99, "s")}`),
     tile("rows held", last("held_rows"), "", short(last("held_bytes"), "B")),
-    tile("late", total.late, "", `rows; ${short(total.early)} early, ${short(total.evicted)} evicted`),
+    total.late === null ? null : tile("late rows", total.late, "", [total.early === null ? "" : `${short(total.early)} early`, total.evicted === null ? "" : `${short(total.evicted)} evicted`].filter(Boolean).join(", ")),
     sheds ? tile("throttle", last("throttle"), "%", "of the full work") : null,
     sheds ? tile("recall", last("recall"), "%", `${short(last("recall_low"), "%")} to ${short(last("recall_high"), "%")}`) : null);
   const charts = h("div", { class: "charts" },
