@@ -28,7 +28,7 @@ MINUTES ?= 10
 BENCHMARKS = $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
 
-.PHONY: help setup setup-quiet demo test test-fast test-slow wheel workflows lint types docs bench experiments chaos soak requirements audit cluster nets versions clean
+.PHONY: help setup setup-quiet demo test test-fast test-slow wheel workflows lint types docs bench experiments chaos soak requirements audit cluster browser nets versions clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1|/' | \
@@ -46,15 +46,15 @@ demo: setup-quiet  ## four joins on generated data, with their figures and an HT
 PYTEST = $(PY) -m pytest -n $(JOBS) --dist worksteal
 
 test: setup-quiet  ## all tests and docstring examples but the slow ones; ARGS= goes to pytest
-	@$(WITH_JAVA) $(PYTEST) --hypothesis-profile=$(HYPOTHESIS_PROFILE) -m "not slow and not cluster" $(ARGS)
+	@$(WITH_JAVA) $(PYTEST) --hypothesis-profile=$(HYPOTHESIS_PROFILE) -m "not slow and not cluster and not browser" $(ARGS)
 
 # The properties that need no JVM are cheap enough to be drawn five times as often.
 test-slow: setup-quiet  ## the slow and statistical tests, and every property without a JVM on more examples; FRACTION=4 PART=0 is a quarter
-	@$(WITH_JAVA) $(PYTEST) --hypothesis-profile=ci -m "(slow or not spark) and not cluster" \
+	@$(WITH_JAVA) $(PYTEST) --hypothesis-profile=ci -m "(slow or not spark) and not cluster and not browser" \
 		--fraction $(FRACTION) --part $(PART) $(ARGS)
 
 test-fast: setup-quiet  ## what needs no JVM, with fewer drawn examples
-	@$(PYTEST) --hypothesis-profile=fast -m "not spark and not slow and not cluster" $(ARGS)
+	@$(PYTEST) --hypothesis-profile=fast -m "not spark and not slow and not cluster and not browser" $(ARGS)
 
 nets: setup-quiet  ## thousands of drawn statements and calls against Spark itself: COUNT=2000 statements, 12 x COUNT / 10 calls each
 	@$(WITH_JAVA) NET_COUNT=$(or $(COUNT),2000) $(PY) -m pytest -n $(JOBS) -m slow tests/nets/test_statements.py $(ARGS)
@@ -66,6 +66,10 @@ versions: setup-quiet  ## the Spark part of the tests on older versions of Spark
 
 cluster: setup-quiet  ## tests on a standalone cluster and on Spark Connect, and short runs under fire; one after the other
 	@$(WITH_JAVA) $(PY) -m pytest -n 0 -m cluster $(ARGS)
+
+# Playwright drives the system's Chromium and fetches none of its own; without one, every test is skipped and says how.
+browser: setup-quiet  ## the page of dovetail watch in Chromium, on live streams; needs: apt-get install -y chromium
+	@$(WITH_JAVA) $(PY) -m pytest -n 0 -m browser tests/watch $(ARGS)
 
 lint: setup-quiet  ## ruff: rules and format
 	@$(PY) -m ruff check .

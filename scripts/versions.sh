@@ -56,7 +56,7 @@ make_environment() {
 }
 
 [ $# -gt 0 ] || die "which versions? For example: scripts/versions.sh 4.0 4.1"
-marks="spark and not slow and not cluster"
+marks="spark and not slow and not cluster and not browser"
 failed=()
 summary=()
 for version in "$@"; do

@@ -25,6 +25,7 @@ from dovetail.command.view import batch_line, figure, run_view
 from dovetail.jobs import Job
 from dovetail.jobs.read import check_paths
 from dovetail.plan.rendering import folded
+from dovetail.watch.advice import target_note
 from dovetail.watch.files import ProgressFile
 from dovetail.watch.records import Record
 
@@ -185,10 +186,17 @@ def _run_stream(console: Console, built: BuiltJob, run: ProgressFile, stop: thre
         elif status is not None:
             console.print(status)
 
+    warned = False
+
     def report(record: Record) -> None:
+        nonlocal warned
         run.write(record)
         records.append(record)
         show()
+        note = None if warned else target_note(run.start.get("target"), records[-20:])
+        if note is not None:
+            warned = True
+            console.print(f"[yellow]{note}[/]; docs/shedding.md says what can", soft_wrap=True)
         if live is None:
             console.print(batch_line(record), soft_wrap=True)
 

@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from dovetail.reports import unmet_target
 from dovetail.watch.figures import Point, number
 from dovetail.watch.records import Record
 
@@ -17,9 +18,6 @@ FEWEST = 6
 """Micro-batches with rows that a trend takes."""
 _BUSY = 0.95
 _SOME = 0.01
-_SMALL = 0.25
-UNMET = 3
-"""Micro-batches in a row beyond the target, of which the join had a small part, before anything is said."""
 
 
 @dataclass(frozen=True)
@@ -54,35 +52,6 @@ def advice(points: Sequence[Point], *, target: float | None = None) -> list[Advi
 
 def _kernel(point: Point) -> float | None:
     return None if point["kernel"] is None else point["kernel"] / 1000
-
-
-def unmet_target(target: float | None, batches: Sequence[tuple[float, float | None]]) -> str | None:
-    """What to say of a target that shedding cannot meet; None where it can, or where it is too early to tell.
-
-    Parameters
-    ----------
-    target
-        Seconds that a micro-batch may take.
-    batches
-        The last micro-batches: seconds that each took, and seconds of it in the join's kernel, all cells together.
-
-    Examples
-    --------
-    >>> unmet_target(3.0, [(9.0, 0.1), (12.0, 0.1), (10.0, 0.2)])
-    'micro-batches take 10 s at a target of 3 s, and 0.1 s of it is joining: shedding cannot make them shorter'
-    >>> unmet_target(3.0, [(9.0, 8.0), (12.0, 11.0), (10.0, 9.0)]) is None
-    True
-    """
-    last = batches[-UNMET:]
-    if target is None or len(last) < UNMET:
-        return None
-    if not all(took > target and kernel is not None and kernel < _SMALL * took for took, kernel in last):
-        return None
-    took, kernel = statistics.median(took for took, _ in last), statistics.median(kernel or 0.0 for _, kernel in last)
-    return (
-        f"micro-batches take {took:.3g} s at a target of {target:g} s, and {kernel:.2g} s of it is joining: "
-        "shedding cannot make them shorter"
-    )
 
 
 def target_note(target: object, records: Sequence[Record]) -> str | None:
