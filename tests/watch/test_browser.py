@@ -21,6 +21,7 @@ INSTALL = "needs Chromium and Playwright: apt-get install -y chromium && pip ins
 pytestmark = pytest.mark.browser
 sync_api = pytest.importorskip("playwright.sync_api", reason=INSTALL)
 
+SCREENSHOTS = os.environ.get("DOVETAIL_SCREENSHOTS")
 WIDE, NARROW = {"width": 1280, "height": 860}, {"width": 390, "height": 844}
 
 
@@ -41,7 +42,7 @@ def watched(spark, tmp_path_factory):
 
     def side(rows):
         rate = spark.readStream.format("rate").option("rowsPerSecond", rows).load()
-        return rate.selectExpr("value % 200 AS id", "timestamp AS ts").withWatermark("ts", "2 seconds")
+        return rate.selectExpr("value % 1000 AS id", "timestamp AS ts").withWatermark("ts", "2 seconds")
 
     def joined(rows, within, **more):
         inputs = {"left": side(rows), "right": side(rows)}
@@ -56,8 +57,8 @@ def watched(spark, tmp_path_factory):
         broken = side(5).selectExpr("IF(id >= 3, raise_error('the wheel came off'), id) AS id")
         queries = [
             start(joined(40, "10 seconds"), "payments"),
-            # Every micro-batch has far more to join than a twentieth of a second allows.
-            start(joined(2000, "30 seconds", shed=dt.Harvest(target=0.05)), "cameras"),
+            # A quarter of a million pairs a second, and a second and a half for each micro-batch.
+            start(joined(2000, "30 seconds", shed=dt.Harvest(target=1.5)), "cameras"),
             start(broken, "broken"),
         ]
         until(lambda: all(done(query) for query in queries[:2]) and not queries[2].isActive)
@@ -68,7 +69,7 @@ def watched(spark, tmp_path_factory):
 
 def done(query):
     assert query.exception() is None
-    return sum(progress["numInputRows"] > 0 for progress in query.recentProgress) >= 5
+    return sum(progress["numInputRows"] > 0 for progress in query.recentProgress) >= (40 if SCREENSHOTS else 5)
 
 
 def until(condition, seconds=500):
@@ -104,9 +105,10 @@ def open_page(browser, watched):
 
 
 def picture(page, name):
-    folder = os.environ.get("DOVETAIL_SCREENSHOTS")
-    if folder:
-        page.screenshot(path=Path(folder) / f"{name}.png", full_page=name.endswith("narrow"))
+    if SCREENSHOTS:
+        # All queries need no more room than their table.
+        place = {"x": 0, "y": 0, "width": 1280, "height": 400} if name == "watch" else None
+        page.screenshot(path=Path(SCREENSHOTS) / f"{name}.png", clip=place)
 
 
 def open_run(page, job):

@@ -181,8 +181,11 @@ def _plan_of(report: Mapping[str, Any]) -> Record:
     """The plans of the joins that a report has counters of; several where their inputs have the same names."""
     texts: list[str] = []
     target: object = None
-    for name in observations(report):
+    for name, counters in observations(report).items():
         for plan in plans_named(name):
+            # All that tells two joins apart whose inputs have the same names.
+            if ("throttle" in counters) != (getattr(plan, "shed", None) is not None):
+                continue
             text = plan.text()
             if text not in texts:
                 texts.append(text)

@@ -126,7 +126,7 @@ function chart(id, title, text, data, options) {
     svg.append(s("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }));
     svg.append(s("text", { class: "axis", x: left - 7, y: y(value) + 4, "text-anchor": "end" }, short(value, unit)));
   }
-  const span = data.until - data.from, marks = width > 360 ? 4 : 3;
+  const span = data.until - data.from, marks = width > 360 && span > 1800 ? 4 : 2;
   for (let at = 0; at <= marks; at += 1) {
     const time = data.from + (span * at) / marks;
     const anchor = at === 0 ? "start" : at === marks ? "end" : "middle";
