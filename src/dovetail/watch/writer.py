@@ -9,6 +9,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from dovetail.watch.records import Record, record_of
 LOGGER = logging.getLogger("dovetail.watch")
 
 MOST_WAITING = 10_000
-"""Events that may wait to be written; beyond that the oldest are left out."""
+"""Events that may wait to be written; beyond that micro-batches are left out, and counted."""
 _PATIENCE = 5.0
 """Seconds that the last events get to be written."""
 
@@ -54,23 +55,19 @@ class RunWriter:
 
     def put(self, what: str, run: str, facts: Mapping[str, Any]) -> None:
         """Take an event; never waits."""
-        while True:
-            try:
-                self._events.put_nowait((what, run, facts))
-            except queue.Full:
-                self._leave_one_out()
-            else:
-                return
-
-    def _leave_one_out(self) -> None:
         try:
-            left = self._events.get_nowait()
-        except queue.Empty:
-            return
-        self._lost += 1
-        if left is None or left[0] != "batch":
-            # A start or an end counts for more than a micro-batch: it goes to the back.
-            self._events.put(left)
+            self._events.put_nowait((what, run, facts))
+        except queue.Full:
+            self._lost += 1
+            if what != "batch":
+                self._make_room()
+                with suppress(queue.Full):
+                    self._events.put_nowait((what, run, facts))
+
+    def _make_room(self) -> None:
+        """Leave one event out: a start or an end counts for more than a micro-batch."""
+        with suppress(queue.Empty):
+            self._events.get_nowait()
 
     def open_runs(self) -> set[str]:
         """Runs that have begun and not ended, of those whose events are written."""
@@ -80,16 +77,24 @@ class RunWriter:
         """Write what waits, then the ends of runs that are left, each with the status that `ends` has for it."""
         for run, status in ends.items():
             self.put("end", run, {"status": status})
-        self._events.put(None)
+        with suppress(queue.Full):
+            self._events.put(None, timeout=_PATIENCE)
         self._thread.join(_PATIENCE)
 
     def _work(self) -> None:
         while (event := self._events.get()) is not None:
-            try:
-                self._write(*event)
-            except Exception as error:
-                # A full disk, a report of a shape that nobody has seen: the query goes on, and so does this thread.
-                self._tell(f"progress of a query could not be written: {first_line(str(error))}")
+            self._try(*event)
+        # A query that had begun so late that nobody knew of it when the ends were made.
+        for run in list(self._files):
+            self._try("end", run, {})
+
+    def _try(self, what: str, run: str, facts: Mapping[str, Any]) -> None:
+        try:
+            self._write(what, run, facts)
+        except Exception as error:
+            # A full disk, a report of a shape that nobody has seen: the query goes on, and so does this thread.
+            said = f"progress of a query could not be written: {first_line(str(error))}"
+            self._tell(said, said)
 
     def _write(self, what: str, run: str, facts: Mapping[str, Any]) -> None:
         if what == "end":
@@ -117,7 +122,7 @@ class RunWriter:
         del recent[:-20]
         note = target_note(file.start.get("target"), recent)
         if note is not None:
-            self._tell(f"{file.start['job']}: {note}")
+            self._tell(f"target {run}", f"{file.start['job']}: {note}")
 
     def _end(self, run: str, facts: Mapping[str, Any]) -> None:
         file = self._files.pop(run, None)
@@ -128,9 +133,8 @@ class RunWriter:
             file.error = first_line(str(error)) if error else None
             file.close()
 
-    def _tell(self, message: str) -> None:
-        """Once for each message: a disk stays full, and a target unmet, for many micro-batches."""
-        key = message.split(":")[0] if "target" in message else message
+    def _tell(self, key: str, message: str) -> None:
+        """Once for each key: a disk stays full, and a target unmet, for many micro-batches."""
         if key not in self._told:
             self._told.add(key)
             LOGGER.warning(message)
