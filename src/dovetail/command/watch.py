@@ -36,4 +36,6 @@ def run(
         if not serving.access.open:
             console.print("others can reach it, over plain HTTP: whoever has the token can read", soft_wrap=True)
         console.print("Ctrl-C ends it; what is watched goes on", soft_wrap=True)
+        # Where it goes to a file or a pipe, the address would otherwise come with the end.
+        console.file.flush()
         serving.wait()
