@@ -73,9 +73,11 @@ function clock(time, span) {
 
 const known = (values) => (values || []).filter((value) => value !== null && value !== undefined);
 
-function ticks(top) {
+function ticks(top, unit) {
   const step = 10 ** Math.floor(Math.log10(top / 3));
-  const best = [1, 2, 5, 10].map((by) => by * step).find((one) => top / one <= 4);
+  // Minutes, hours and days are no powers of ten.
+  const steps = unit === "s" && top > 120 ? [30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 43200, 86400, 604800, 2592000] : [1, 2, 5, 10].map((by) => by * step);
+  const best = steps.find((one) => top / one <= 4) || top;
   const found = [];
   for (let value = 0; value <= top * 1.0001; value += best) found.push(value);
   return found;
@@ -122,7 +124,7 @@ function chart(id, title, text, data, options) {
   const x = (time) => left + ((time - data.from) / (data.until - data.from || 1)) * (width - left - right);
   const y = (value) => height - bottom - (Math.min(value, top) / top) * (height - bottom - 8);
   const svg = s("svg", { viewBox: `0 0 ${width} ${height}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title}: ${lines.map((line) => `${line.name} ${short(known(line.values).at(-1), unit)}`).join(", ")}` });
-  for (const value of ticks(top)) {
+  for (const value of ticks(top, unit)) {
     svg.append(s("line", { class: "grid", x1: left, x2: width - right, y1: y(value), y2: y(value) }));
     svg.append(s("text", { class: "axis", x: left - 7, y: y(value) + 4, "text-anchor": "end" }, short(value, unit)));
   }
