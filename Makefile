@@ -28,7 +28,7 @@ MINUTES ?= 10
 BENCHMARKS = $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
 
-.PHONY: help setup setup-quiet demo test test-fast test-slow wheel workflows lint types docs bench experiments chaos soak requirements audit cluster kafka tables nets versions clean
+.PHONY: help setup setup-quiet demo test test-fast test-slow wheel workflows lint types docs bench experiments chaos soak requirements audit cluster kafka tables browser nets versions clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1|/' | \
@@ -69,13 +69,16 @@ versions: setup-quiet  ## the Spark part of the tests on older versions of Spark
 cluster: setup-quiet  ## tests on a standalone cluster and on Spark Connect, and short runs under fire; one after the other
 	@$(WITH_JAVA) $(PY) -m pytest -n 0 -m cluster $(ARGS)
 
-
 kafka: setup-quiet  ## joins of topics against a real broker, with kills; fetches broker and connector from Maven the first time
 	@$(WITH_JAVA) $(PY) -m pytest -n 0 -m kafka $(ARGS)
 
 # The newest versions of Spark that have a release of Delta Lake and of Iceberg, as requirements/jars lists them.
 tables: setup-quiet  ## joins of Delta Lake and Iceberg tables, on versions of Spark that have both or one; SPARK="4.1 4.2"
 	@$(WITH_JAVA) MARKS=tables JOBS=0 ARGS='$(ARGS)' scripts/versions.sh $(if $(findstring command line,$(origin SPARK)),$(SPARK),4.1 4.2)
+
+# Playwright drives the system's Chromium and fetches none of its own; without one, every test is skipped and says how.
+browser: setup-quiet  ## the page of dovetail watch in Chromium, on live streams; needs: apt-get install -y chromium
+	@$(WITH_JAVA) $(PY) -m pytest -n 0 -m browser tests/watch $(ARGS)
 
 lint: setup-quiet  ## ruff: rules and format
 	@$(PY) -m ruff check .

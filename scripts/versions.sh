@@ -57,7 +57,7 @@ make_environment() {
 }
 
 [ $# -gt 0 ] || die "which versions? For example: scripts/versions.sh 4.0 4.1"
-marks="${MARKS:-spark and not slow and not cluster and not kafka and not tables}"
+marks="${MARKS:-spark and not slow and not cluster and not kafka and not tables and not browser}"
 failed=()
 summary=()
 for version in "$@"; do

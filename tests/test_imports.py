@@ -20,7 +20,7 @@ LEVELS = """
     conditions
     columns                                 reference  datasets
     family      checkpoints  reports
-    families
+    families    watch
     plan        statements
     spark
     api

@@ -33,9 +33,9 @@ REPOSITORY = PROJECT["tool"]["hatch"]["metadata"]["hooks"]["custom"]["repository
 NAME = "dovetail-spark"
 
 # Distributions whose module has another name.
-MODULES = {"pyyaml": "yaml", "protobuf": "google"}
+MODULES = {"pyyaml": "yaml", "protobuf": "google", "prometheus-client": "prometheus_client"}
 # The extra that a folder of the source may import from, besides the core; Spark is imported in one folder only.
-EXTRAS = {"command": "cli", "jobs": "cli", "plots": "plots", "spark": "pyspark", "__main__": "cli"}
+EXTRAS = {"command": "cli", "jobs": "cli", "plots": "plots", "spark": "pyspark", "watch": "watch", "__main__": "cli"}
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +200,7 @@ def test_a_module_imports_what_its_extra_installs(metadata):
     """The core imports nothing of an extra, so `import dovetail` and every join run with the core and a Spark."""
     modules = {
         extra: {MODULES.get(canonicalize_name(name), name) for name in required(metadata, extra)}
-        for extra in ("", "cli", "plots", "pyspark")
+        for extra in ("", "cli", "plots", "pyspark", "watch")
     }
     modules["pyspark"].add("py4j")  # comes with PySpark, whose errors are made of its own
     wrong = []
@@ -217,8 +217,8 @@ def test_a_module_imports_what_its_extra_installs(metadata):
 
 def test_all_is_every_extra_of_a_user(metadata):
     extras = set(metadata.get_all("Provides-Extra"))
-    assert extras == {"all", "cli", "connect", "dev", "docs", "plots", "pyspark"}
-    users = set().union(*(required(metadata, extra) for extra in ("cli", "connect", "plots", "pyspark")))
+    assert extras == {"all", "cli", "connect", "dev", "docs", "plots", "pyspark", "watch"}
+    users = set().union(*(required(metadata, extra) for extra in ("cli", "connect", "plots", "pyspark", "watch")))
     assert required(metadata, "all") == users
     assert not required(metadata) & (users - {"pandas"})
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from dovetail.families.theta.spec import CFS, FTJ, OBT, RBM, Prefap
     from dovetail.families.window.graph import after, path
     from dovetail.plots import charts as plot
+    from dovetail.spark.listening import listen
     from dovetail.spark.metrics import metrics
     from dovetail.spark.queries import check_checkpoint
     from dovetail.spark.runtime.session import session
@@ -75,6 +76,7 @@ __all__ = [
     "estimates",
     "explain",
     "least",
+    "listen",
     "metrics",
     "most",
     "nearest_join",
@@ -102,6 +104,7 @@ _MODULES = {
     "dovetail.families.theta.spec": ("CFS", "FTJ", "OBT", "Prefap", "RBM"),
     "dovetail.families.window.graph": ("after", "path"),
     "dovetail.spark.watermarks": ("watermarked",),
+    "dovetail.spark.listening": ("listen",),
     "dovetail.spark.metrics": ("metrics",),
     "dovetail.spark.queries": ("check_checkpoint",),
     "dovetail.spark.runtime.session": ("session",),

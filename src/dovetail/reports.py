@@ -6,10 +6,16 @@ of values with a schema, and totals over the sources are left out.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 Report = Mapping[str, Any]
+
+_UNMET = 3
+"""Micro-batches in a row beyond their target before anything is said."""
+_SMALL = 0.25
+"""The part of a micro-batch up to which its joining does not explain how long it took."""
 
 
 def observations(report: Report) -> dict[str, dict[str, Any]]:
@@ -48,3 +54,32 @@ def over_sources(report: Report, name: str) -> Any:
     found = [source.get(name) for source in report.get("sources") or []]
     numbers = [value for value in found if isinstance(value, int | float)]
     return sum(numbers) if numbers else None
+
+
+def unmet_target(target: float | None, batches: Sequence[tuple[float, float | None]]) -> str | None:
+    """What to say of a target that shedding cannot meet; None where it can, or where it is too early to tell.
+
+    Parameters
+    ----------
+    target
+        Seconds that a micro-batch may take.
+    batches
+        The last micro-batches: seconds that each took, and seconds of it in the join's kernel, all cells together.
+
+    Examples
+    --------
+    >>> unmet_target(3.0, [(9.0, 0.1), (12.0, 0.1), (10.0, 0.2)])
+    'micro-batches take 10 s at a target of 3 s, and 0.1 s of it is joining: shedding cannot make them shorter'
+    >>> unmet_target(3.0, [(9.0, 8.0), (12.0, 11.0), (10.0, 9.0)]) is None
+    True
+    """
+    last = batches[-_UNMET:]
+    if target is None or len(last) < _UNMET:
+        return None
+    if not all(took > target and kernel is not None and kernel < _SMALL * took for took, kernel in last):
+        return None
+    took, kernel = statistics.median(took for took, _ in last), statistics.median(kernel or 0.0 for _, kernel in last)
+    return (
+        f"micro-batches take {took:.3g} s at a target of {target:g} s, and {kernel:.2g} s of it is joining: "
+        "shedding cannot make them shorter"
+    )

@@ -13,6 +13,7 @@ import pytest
 from tests.cluster.families import CASES, SCHEMA, larger, run, streams, tables, texts
 
 import dovetail as dt
+from dovetail.watch.files import read_records
 
 Case = Callable[..., list[str]]
 
@@ -217,6 +218,18 @@ def _watermarked(spark, folder: Path) -> list[str]:
     return run(joined.selectExpr("A.id AS a", "B.id AS b"))
 
 
+def _listen(spark, folder: Path) -> list[str]:
+    with tempfile.TemporaryDirectory() as place:
+        with dt.listen(spark, folder=place):
+            _watermarked(spark, folder)
+        [file] = Path(place).glob("*.jsonl")
+        records = read_records(file)
+    batches = [record for record in records if record["kind"] == "batch"]
+    [plan] = [record["plan"].splitlines()[0] for record in records if record["kind"] == "plan"]
+    totals = [str(sum(record[name] or 0 for record in batches)) for name in ("rows", "results", "evicted", "late")]
+    return [plan, records[-1]["status"], *totals]
+
+
 JOB = """
 inputs:
   A: {{format: parquet, path: {folder}/A, schema: '{schema}'}}
@@ -297,6 +310,7 @@ PUBLIC: dict[str, Case] = {
     "estimates": _estimates,
     "explain": _explain,
     "least": _best(dt.least("A.x + B.x"), dt.closest("n", within=5)),
+    "listen": _listen,
     "metrics": _metrics,
     "most": _best(dt.most("A.x * B.x"), dt.closest("n", within=5), how="inner"),
     "overlap": _best(dt.overlap("tags"), dt.closest("x", within=1), how="right"),

@@ -26,7 +26,7 @@ from dovetail.command.demo import Sizes
 from dovetail.command.demo_programs import leave
 from dovetail.command.signals import Stopped, stop_requests
 from dovetail.errors import SetupError
-from dovetail.jobs.progress import ProgressFile, read_records
+from dovetail.watch.files import ProgressFile, read_records
 
 run = CliRunner(env={"COLUMNS": "200", "NO_COLOR": "1", "TERM": "dumb"}).invoke
 

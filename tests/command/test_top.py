@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 
 from dovetail.command.cli import app
 from dovetail.command.view import batch_line, run_view
-from dovetail.jobs.progress import ProgressFile, files, follow, is_running, read_records, record_of
+from dovetail.watch.files import ProgressFile, files, follow, is_running, read_records
+from dovetail.watch.records import record_of
 
 run = CliRunner(env={"COLUMNS": "160", "NO_COLOR": "1", "TERM": "dumb"}).invoke
 
@@ -133,12 +134,12 @@ class TestFile:
 
     def test_old_ones_go(self, state):
         state.mkdir()
-        for number in range(60):
+        for number in range(210):
             path = state / f"old-{number}.jsonl"
             path.write_text("", encoding="utf-8")
             os.utime(path, (number, number))
         with ProgressFile("new", "batch"):
-            assert len(files()) == 51
+            assert len(files()) == 201
             assert not (state / "old-3.jsonl").exists()
 
 

@@ -17,8 +17,8 @@ from dovetail import reference
 from dovetail.command import running
 from dovetail.datasets import meetings_and_repairs, trades_and_quotes, weather_sensors
 from dovetail.jobs import read_job
-from dovetail.jobs.progress import files, read_records
 from dovetail.reference.bestmatch import nearest
+from dovetail.watch.files import files, read_records
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 JOBS = sorted((EXAMPLES / "jobs").glob("*.yaml"))

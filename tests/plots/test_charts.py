@@ -12,7 +12,7 @@ import dovetail as dt
 from dovetail.command.report import Report
 from dovetail.errors import ArgumentError, SetupError
 from dovetail.families.theta.paper.layouts import Values, layout
-from dovetail.jobs.progress import record_of
+from dovetail.watch.records import record_of
 
 BATCHES = [
     {"kind": "batch", "batch": at, "rows": 100, "results": at, "seconds": 0.5, "held_rows": 7} for at in range(5)

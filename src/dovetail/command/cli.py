@@ -1,7 +1,8 @@
-"""The command line: ``dovetail demo``, ``run``, ``explain``, ``top``, ``warm``, ``ship``, ``bench``, ``data``."""
+"""The command line: ``dovetail demo``, ``run``, ``explain``, ``top``, ``watch``, ``warm``, ``ship`` and so on."""
 
 from __future__ import annotations
 
+import sqlite3
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -156,6 +157,45 @@ def top(
         except DovetailError as error:
             _fail(str(error), None, USAGE)
         except OSError as error:
+            _fail(str(error), None, FAILED)
+
+
+@app.command()
+def watch(
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[PATH]",
+            help="A progress file or a folder of them; the state folder by default.",
+            show_default=False,
+        ),
+    ] = None,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen; 0 for any port that is free.")] = 4050,
+    host: Annotated[
+        str | None,
+        typer.Option(help="Let others in, at this address of the machine; they need the token.", show_default=False),
+    ] = None,
+    token: Annotated[
+        str | None,
+        typer.Option(
+            envvar="DOVETAIL_TOKEN", help="What others must bring; made and printed unless given.", show_default=False
+        ),
+    ] = None,
+    history: Annotated[
+        Path | None,
+        typer.Option(help="The SQLite file of the history; beside the progress files.", show_default=False),
+    ] = None,
+    days: Annotated[float, typer.Option(min=0.1, max=3650, help="How long history is kept.")] = 30.0,
+) -> None:
+    """Show all runs in the browser, with their history: rates, latency, state, throttle, recall, warnings."""
+    from dovetail.command import watch as watching
+
+    with _interruptible():
+        try:
+            watching.run(Console(), source, host=host, port=port, token=token, history=history, days=days)
+        except DovetailError as error:
+            _fail(str(error), None, USAGE)
+        except (OSError, sqlite3.Error) as error:
             _fail(str(error), None, FAILED)
 
 

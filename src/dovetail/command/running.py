@@ -23,9 +23,11 @@ from rich.text import Text
 from dovetail.command.signals import Stopped, stop_requests
 from dovetail.command.view import batch_line, figure, run_view
 from dovetail.jobs import Job
-from dovetail.jobs.progress import ProgressFile, Record
 from dovetail.jobs.read import check_paths
 from dovetail.plan.rendering import folded
+from dovetail.watch.advice import target_note
+from dovetail.watch.files import ProgressFile
+from dovetail.watch.records import Record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,7 +50,7 @@ def run_job(console: Console, job: Job, log: Path) -> None:
 
         built = BuiltJob(job, spark)
         _summary(console, job)
-        with stop_requests() as stop, ProgressFile(job.name, job.mode) as run:
+        with stop_requests() as stop, ProgressFile(job.name, job.mode, **built.described()) as run:
             (_run_stream if job.mode == "stream" else _run_batch)(console, built, run, stop)
 
 
@@ -184,10 +186,17 @@ def _run_stream(console: Console, built: BuiltJob, run: ProgressFile, stop: thre
         elif status is not None:
             console.print(status)
 
+    warned = False
+
     def report(record: Record) -> None:
+        nonlocal warned
         run.write(record)
         records.append(record)
         show()
+        note = None if warned else target_note(run.start.get("target"), records[-20:])
+        if note is not None:
+            warned = True
+            console.print(f"[yellow]{note}[/]; docs/shedding.md says what can", soft_wrap=True)
         if live is None:
             console.print(batch_line(record), soft_wrap=True)
 

@@ -9,7 +9,8 @@ from rich.live import Live
 
 from dovetail.command.view import run_view
 from dovetail.errors import ArgumentError, closest, listing
-from dovetail.jobs.progress import Record, files, follow, is_running, no_progress_file, read_records, state_folder
+from dovetail.watch.files import files, follow, is_running, no_progress_file, read_records, state_folder
+from dovetail.watch.records import Record
 
 
 def watch(console: Console, name: str | None, *, once: bool, interval: float) -> None:

@@ -11,7 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from dovetail.jobs.progress import Record
+from dovetail.watch.records import Record
 
 _BARS = "▁▂▃▄▅▆▇█"
 _SHOWN = 12

@@ -12,7 +12,6 @@ from dovetail.errors import CheckpointError, DovetailError, JobError, PredicateE
 from dovetail.jobs.fields import refused
 from dovetail.jobs.job import AVAILABLE_NOW, Input, Job, Join
 from dovetail.jobs.positions import Node
-from dovetail.jobs.progress import Record, record_of
 from dovetail.spark import queries
 from dovetail.spark.metrics import handle_of, metrics
 from dovetail.spark.runtime.failures import ANALYSIS_ERRORS, SPARK_ERRORS, brief
@@ -20,6 +19,7 @@ from dovetail.spark.sources import analysed, read_frame, reader, start_query, wr
 from dovetail.spark.sql import statement_frame
 from dovetail.spark.watermarks import watermarked
 from dovetail.statements.syntax.statement import read_statement
+from dovetail.watch.records import Record, record_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -90,6 +90,11 @@ class BuiltJob:
             "options": output.options,
             "partition_by": output.partition_by,
         }
+
+    def described(self) -> Record:
+        """What a record of the start says of the join: its plan, and the target of one that sheds."""
+        target = getattr(getattr(handle_of(self.joined, "explain").plan, "shed", None), "target", None)
+        return {"plan": self.plan()} | ({} if target is None else {"target": target})
 
     def counters(self) -> dict[str, Any]:
         """What a batch job counted, if its join counts anything."""

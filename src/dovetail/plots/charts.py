@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.errors import MOST_PARTITIONS, ArgumentError, is_whole, missing_extra
-from dovetail.jobs.progress import Record, read_records, record_of
+from dovetail.watch.files import read_records
+from dovetail.watch.records import Record, record_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

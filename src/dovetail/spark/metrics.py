@@ -43,6 +43,9 @@ _NUMBER = "_dovetail_row"
 _ROW_BITS = 33
 """How many bits Spark gives to the number of a row within its task."""
 _numbers = itertools.count(1)
+_PLANS, _PLANS_OF_A_NAME = 200, 5
+_plans: dict[str, list[Plan]] = {}
+"""The last plans of streaming joins by the names of their observations: all that a report tells of its join."""
 
 
 class Recorder:
@@ -189,7 +192,17 @@ class Handle:
 def attach(frame: DataFrame, handle: Handle) -> DataFrame:
     """The frame, with the handle where :func:`handle_of` finds it."""
     setattr(frame, _HANDLE, handle)
+    for recorder in handle.recorders:
+        if recorder.streaming:
+            _plans[recorder.name] = [*_plans.pop(recorder.name, []), handle.plan][-_PLANS_OF_A_NAME:]
+    while len(_plans) > _PLANS:
+        del _plans[next(iter(_plans))]
     return frame
+
+
+def plans_named(observation: str) -> list[Plan]:
+    """Plans of streaming joins of this process, by the name under which a query reports their counters."""
+    return list(_plans.get(observation, []))
 
 
 def handle_of(frame: DataFrame, function: str) -> Handle:

@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.columns.layout import PACKED_AT_HEADER
+from dovetail.families.shedding import unmet
 from dovetail.families.shedding.budget import Budget, Portion, Portions
 from dovetail.families.shedding.control import SEGMENT, Control, Pace, WallPace
 from dovetail.families.shedding.kernel import HarvestSearch, ShredSearch
@@ -110,6 +111,9 @@ class SheddingKernel(WindowJoinKernel):
         control.call += 1
         if isinstance(self._pace, WallPace):
             self._pace.done(control, self.joined, self.effort)
+            if control.wall.calls > 1 and self.shed.throttle is None:
+                took = control.wall.ended - control.wall.began + control.wall.outside
+                unmet.observe(self.spec.aliases, self.shed.target, control.call, took, self.joined)
         self.counters["throttle"] = round(control.z * MILLION)
         self.counters["work"] = round(self.work)
         values = (self.missed.total, self.missed.variance, self.missed.event)

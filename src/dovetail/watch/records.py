@@ -1,0 +1,107 @@
+"""Progress records: what a run says of itself, one JSON record at a time.
+
+A run has a ``start``, a ``batch`` for every micro-batch and an ``end``; a ``plan`` comes where the start could not
+know it yet.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from dovetail.errors import is_whole
+from dovetail.reports import observations, over_sources
+
+Record = dict[str, Any]
+
+_SUMS = {
+    "held_rows": ("held_rows",),
+    "held_bytes": ("held_bytes", "state_bytes"),
+    "late": ("late",),
+    "early": ("early",),
+    "evicted": ("evicted",),
+}
+"""Totals, and the counters they add up; some joins have one for each input, such as held_rows_A."""
+
+_PICKED = ("throttle", "recall", "recall_low", "recall_high")
+
+
+def record_of(report: Mapping[str, Any]) -> Record:
+    """The record of a micro-batch, from the JSON form of a query's progress.
+
+    Parameters
+    ----------
+    report
+        What ``json.loads(progress.json)`` gives for a progress of ``query.recentProgress``.
+
+    Examples
+    --------
+    >>> report = {"batchId": 3, "timestamp": "2026-03-02T00:00:00.000Z", "numInputRows": 10,
+    ...           "durationMs": {"triggerExecution": 500},
+    ...           "observedMetrics": {"join": {"results": 4, "held_rows_A": 5, "held_rows_B": 6}}}
+    >>> record = record_of(report)
+    >>> record["batch"], record["rows"], record["results"], record["held_rows"], record["seconds"]
+    (3, 10, 4, 11, 0.5)
+    """
+    counters: dict[str, Any] = {}
+    for observed in observations(report).values():
+        counters.update(observed)
+    event = report.get("eventTime") or {}
+    record: Record = {
+        "kind": "batch",
+        "time": report.get("timestamp"),
+        "batch": report.get("batchId"),
+        "seconds": (report.get("durationMs") or {}).get("triggerExecution", 0) / 1000,
+        "rows": over_sources(report, "numInputRows") or 0,
+        "arrived_per_second": _number(over_sources(report, "inputRowsPerSecond")),
+        "done_per_second": _number(over_sources(report, "processedRowsPerSecond")),
+        "results": counters.get("results"),
+        "lag": _seconds_between(event.get("watermark"), event.get("max")),
+        "behind": _behind(report),
+        "parts": _parts(report.get("durationMs") or {}),
+        "event": {name: event[name] for name in ("min", "avg", "max", "watermark") if name in event},
+        "written": _written(report),
+        "counters": counters,
+    }
+    for total, names in _SUMS.items():
+        starts = tuple(f"{name}_" for name in names)
+        parts = [value for key, value in counters.items() if key in names or key.startswith(starts)]
+        record[total] = sum(parts) if parts else None
+    return {**record, **{name: counters[name] for name in _PICKED if name in counters}}
+
+
+def _number(value: object) -> float | None:
+    # Spark writes "NaN" and "Infinity" for a first micro-batch.
+    return float(value) if isinstance(value, int | float) and abs(value) < float("inf") else None
+
+
+def _seconds_between(first: str | None, last: str | None) -> float | None:
+    if not first or not last:
+        return None
+    # A watermark that has not moved is at the beginning of 1970.
+    began, ended = (datetime.fromisoformat(text) for text in (first, last))
+    return max(0.0, (ended - began).total_seconds()) if began.year > 1970 else None
+
+
+def _parts(durations: Mapping[str, Any]) -> dict[str, float]:
+    """Where the time of a micro-batch went, in seconds, by Spark's own names."""
+    known = {name: _number(value) for name, value in durations.items() if name != "triggerExecution"}
+    return {name: value / 1000 for name, value in known.items() if value is not None}
+
+
+def _written(report: Mapping[str, Any]) -> int | None:
+    """Rows that the sink took; most sinks do not say, and Spark writes -1 then."""
+    rows = (report.get("sink") or {}).get("numOutputRows")
+    return rows if is_whole(rows, least=0) else None
+
+
+def _behind(report: Mapping[str, Any]) -> float | None:
+    """How many rows the sources hold that the query has not read, if they say so, as Kafka does."""
+    found = [
+        _number(float(source["metrics"]["avgOffsetsBehindLatest"]))
+        for source in report.get("sources") or []
+        if "avgOffsetsBehindLatest" in (source.get("metrics") or {})
+    ]
+    known = [value for value in found if value is not None]
+    return max(known) if known else None
