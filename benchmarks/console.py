@@ -22,7 +22,9 @@ import threading
 import time
 from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 
+from dovetail.watch import server
 from dovetail.watch.access import Access
 from dovetail.watch.collect import add_batches, begin_run
 from dovetail.watch.figures import point_of
@@ -138,7 +140,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "history.sqlite3"
         store = Store(path)
-        records = fill(store, wanted.queries, wanted.hours, time.time())
+        until = time.time()
+        records = fill(store, wanted.queries, wanted.hours, until)
+        # The pages of the moment in which the day ends: filling it takes a while.
+        server.time = SimpleNamespace(time=lambda: until)
         store._sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         counts = [
             store._sql.execute("SELECT count(*) FROM points WHERE level = ?", (level,)).fetchone()[0]
