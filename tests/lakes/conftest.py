@@ -63,6 +63,8 @@ def spark(tmp_path_factory) -> Iterator[object]:
     if "iceberg" in there:
         conf["spark.sql.catalog.ice"] = "org.apache.iceberg.spark.SparkCatalog"
         conf["spark.sql.catalog.ice.type"] = "hadoop"
+        # foreachBatch has a session of its own: the other one would see a table as it was before a MERGE.
+        conf["spark.sql.catalog.ice.cache-enabled"] = False
         conf["spark.sql.catalog.ice.warehouse"] = tmp_path_factory.mktemp("ice").as_uri()
     started = session("dovetail-tables", master="local[2]", driver_memory="2g", conf=conf)
     yield started

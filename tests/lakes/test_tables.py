@@ -92,7 +92,7 @@ def test_a_join_of_what_a_table_was(spark, lake):
         found = joined({"A": left, "B": names["B"]}).collect()
         assert Counter(map(tuple, found)) == nested_loop(wanted, data["B"])
     # What the two versions differ by, by a join of them.
-    grown = dt.theta_join({"now": spark.table(names["A"]), "then": then}, on="now.id = then.id", how="anti")
+    grown = dt.theta_join({"now": spark.table(names["A"]), "old": then}, on="now.id = old.id", how="anti")
     assert {row.id for row in grown.select("now.id").collect()} == {row[0] for row in later}
 
 
@@ -100,10 +100,10 @@ def streams(spark, names: dict[str, str]):
     return {role: spark.readStream.table(name).withWatermark("ts", "5 seconds") for role, name in names.items()}
 
 
-def to_table(frame, out: str, place: Path) -> None:
+def to_table(frame, out: str, place: Path, form: str) -> None:
     """Run over all that is there now."""
     writer = frame.writeStream.option("checkpointLocation", str(place)).trigger(availableNow=True)
-    query = writer.toTable(out)
+    query = writer.toTable(out, format=form)
     assert query.awaitTermination(PATIENCE)
     assert query.exception() is None
 
@@ -112,13 +112,13 @@ def test_a_stream_of_tables_into_a_table_goes_on_where_it_was(spark, lake, tmp_p
     data = {"A": rows(5, 0, 40), "B": rows(6, 0, 40)}
     names, out = make(spark, lake, data), lake.name("out")
     spark.sql(f"CREATE TABLE {out} (a BIGINT, b BIGINT) USING {lake.format}")
-    to_table(joined(streams(spark, names)), out, tmp_path)
+    to_table(joined(streams(spark, names)), out, tmp_path, lake.format)
     assert held(spark, out) == nested_loop(data["A"], data["B"])
     for role, seed in (("A", 5), ("B", 6)):
         later = rows(seed, 40, 30)
         append(spark, names[role], later)
         data[role] = data[role] + later
-    to_table(joined(streams(spark, names)), out, tmp_path)
+    to_table(joined(streams(spark, names)), out, tmp_path, lake.format)
     assert held(spark, out) == nested_loop(data["A"], data["B"])
 
 
@@ -134,13 +134,13 @@ def test_a_stream_beside_a_table_reads_it_as_it_is(spark, lake, tmp_path):
     def wanted(left, right):
         return Counter((a[0], b[0]) for a, b in product(left, right) if abs(a[2] - b[2]) <= 1)
 
-    to_table(near(), out, tmp_path)
+    to_table(near(), out, tmp_path, lake.format)
     first = wanted(data["A"], data["B"])
     assert held(spark, out) == first
     later = {"A": rows(7, 20, 20), "B": rows(8, 20, 20)}
     for role in "AB":
         append(spark, names[role], later[role])
-    to_table(near(), out, tmp_path)
+    to_table(near(), out, tmp_path, lake.format)
     assert held(spark, out) == first + wanted(later["A"], data["B"] + later["B"])
 
 
