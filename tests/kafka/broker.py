@@ -112,6 +112,8 @@ advertised.listeners=PLAINTEXT://127.0.0.1:{broker}
 controller.listener.names=CONTROLLER
 log.dirs={self.folder / "data"}
 auto.create.topics.enable=false
+# Records have event times of any day: the broker would remove what it takes for old.
+log.retention.ms=-1
 offsets.topic.replication.factor=1
 offsets.topic.num.partitions=1
 transaction.state.log.replication.factor=1

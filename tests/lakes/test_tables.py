@@ -173,12 +173,13 @@ def test_retractions_of_a_best_match_stream_are_merged_into_a_table(spark, lake,
 
     def apply(changes, batch: int) -> None:
         # A pair that came and went in one micro-batch is gone: 'retract' is the larger word.
-        net = changes.groupBy("a", "b").agg({"change": "max"}).withColumnRenamed("max(change)", "change")
+        net = changes.groupBy("a", "b").agg({"change": "max"}).withColumnRenamed("max(change)", "change").persist()
         net.createOrReplaceTempView("changes")
         retracted[batch] += net.where("change = 'retract'").count()
         # Twice, as after a crash between the MERGE and Spark's own commit.
         for _ in range(2):
             net.sparkSession.sql(MERGE.format(table=out))
+        net.unpersist()
 
     def run() -> None:
         criteria = [dt.closest("ts", within="30 seconds"), dt.closest("v", within=20)]
