@@ -50,8 +50,10 @@ NO_MORE = not cluster and not kafka and not tables and not browser
 test: setup-quiet  ## all tests and docstring examples but the slow ones; ARGS= goes to pytest
 	@$(WITH_JAVA) $(PYTEST) --hypothesis-profile=$(HYPOTHESIS_PROFILE) -m "not slow and $(NO_MORE)" $(ARGS)
 
-# The properties that need no JVM are cheap enough to be drawn five times as often.
-test-slow: setup-quiet  ## the slow and statistical tests, and every property without a JVM on more examples; FRACTION=4 PART=0 is a quarter
+# The properties that need no JVM are cheap enough to be drawn five times as often.  The tests with a broker run in a
+# process of their own, whose session has the connector; a part may have none of them, which pytest calls 5.
+test-slow: setup-quiet  ## the slow and statistical tests, those of make kafka, and every property without a JVM on more examples; FRACTION=4 PART=0 is a quarter
+	@$(WITH_JAVA) $(PY) -m pytest -n 0 -m kafka --fraction $(FRACTION) --part $(PART) $(ARGS) || [ $$? = 5 ]
 	@$(WITH_JAVA) $(PYTEST) --hypothesis-profile=ci -m "(slow or not spark) and $(NO_MORE)" \
 		--fraction $(FRACTION) --part $(PART) $(ARGS)
 

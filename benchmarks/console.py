@@ -5,7 +5,9 @@ progress files.  Those of one minute in twenty are made and read; the figures of
 page is asked for over HTTP, each question many times: by the wall clock, and by the time of the processor, which says
 more on a busy machine.  Memory is the most that the process ever held, the making of records included.
 
-    python benchmarks/console.py [--queries 50] [--hours 24]
+    python benchmarks/console.py [--queries 50] [--hours 24] [--history FILE]
+
+``--history`` keeps the day in a file; if that is there already, only the pages are asked for.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ def report(query, number, began):
 
 
 def fill(store, queries, hours, until):
-    """A day, minute by minute; gives the number of records."""
+    """A day, minute by minute."""
     first = until - hours * 3600
     with store.transaction() as sql:
         runs = [
@@ -108,7 +110,6 @@ def fill(store, queries, hours, until):
     print(
         f"a record takes {(reading / read + spent / records) * 1e6:.0f} microseconds of the processor to read and keep"
     )
-    return records
 
 
 def most_memory():
@@ -135,16 +136,20 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--queries", type=int, default=50)
     parser.add_argument("--hours", type=float, default=24.0)
+    parser.add_argument("--history", type=Path)
     wanted = parser.parse_args()
     random.seed(7)
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "history.sqlite3"
+        path = wanted.history or Path(folder) / "history.sqlite3"
+        there = path.exists()
         store = Store(path)
-        until = time.time()
-        records = fill(store, wanted.queries, wanted.hours, until)
+        if not there:
+            fill(store, wanted.queries, wanted.hours, time.time())
         # The pages of the moment in which the day ends: filling it takes a while.
+        until = store._sql.execute("SELECT max(time) FROM points WHERE level = 0").fetchone()[0] / 1000
         server.time = SimpleNamespace(time=lambda: until)
         store._sql.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        records = round(wanted.queries * wanted.hours * 3600)
         counts = [
             store._sql.execute("SELECT count(*) FROM points WHERE level = ?", (level,)).fetchone()[0]
             for level in (0, 60, 900)

@@ -28,6 +28,7 @@ from typing import Annotated
 from urllib.parse import unquote, urlparse
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 from _streams import STORES
@@ -149,7 +150,7 @@ def committed(place: Path, since: float) -> np.ndarray:
         if log.name.endswith(".compact") or not commit.is_file() or commit.stat().st_mtime < since:
             continue
         for entry in map(json.loads, log.read_text().splitlines()[1:]):
-            events = pq.read_table(unquote(urlparse(entry["path"]).path))["event"].cast("timestamp[us, UTC]")
+            events = pq.read_table(unquote(urlparse(entry["path"]).path))["event"].cast(pa.timestamp("us"))
             found.append(commit.stat().st_mtime - events.cast("int64").to_numpy() / 1e6)
     return np.concatenate(found) if found else np.empty(0)
 

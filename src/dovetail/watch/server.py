@@ -91,8 +91,9 @@ class Console(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: Console
     timeout = _PATIENCE
-    # An answer leaves in one piece: the body would otherwise wait for the receipt of the headers, 40 ms.
+    # A short answer leaves in one piece, and the end of a long one does not wait 40 ms for the receipt of its beginning.
     wbufsize = -1
+    disable_nagle_algorithm = True
     protocol_version = "HTTP/1.1"
     server_version = "dovetail"
     sys_version = ""
