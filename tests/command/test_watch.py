@@ -41,7 +41,7 @@ def test_it_serves_until_it_is_interrupted(tmp_path):
     ("arguments", "said"),
     [
         (["nowhere"], "nowhere does not exist accepted: a progress file, or a folder of them"),
-        (["http://driver:4050"], "is an address"),
+        (["http://127.0.0.1:9"], "http://127.0.0.1:9 does not answer as a console"),
         ([".", "--host", "0.0.0.0", "--token", "short"], "the token is too short"),
         ([".", "--host", "203.0.113.7", "--port", "0"], "nothing can listen on 203.0.113.7"),
     ],

@@ -165,8 +165,8 @@ def watch(
     source: Annotated[
         str | None,
         typer.Argument(
-            metavar="[PATH]",
-            help="A progress file or a folder of them; the state folder by default.",
+            metavar="[PATH|URL]",
+            help="A progress file, a folder of them, or the address of another console; the state folder by default.",
             show_default=False,
         ),
     ] = None,

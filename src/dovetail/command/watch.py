@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 
 from rich.console import Console
 from rich.text import Text
 
-from dovetail.errors import ArgumentError
 from dovetail.watch.collect import check_source
+from dovetail.watch.remote import SCHEMES, Remote
 from dovetail.watch.serving import LOOPBACK, Serving
 
 
@@ -23,15 +24,17 @@ def run(
     days: float,
 ) -> None:
     """Serve the page, and say where it is."""
-    if source is not None and source.startswith(("http://", "https://")):
-        raise ArgumentError(
-            f"{source} is an address",
-            accepted="a progress file, or a folder of them",
-            hint="a program that calls dt.listen(spark, port=...) serves this page itself: open its address",
+    remote = Remote(source) if source is not None and source.startswith(SCHEMES) else None
+    place = check_source(None if source is None else Path(source)) if remote is None else remote.folder
+    with ExitStack() as running:
+        if remote is not None:
+            remote.start(interval=1.0)
+            running.callback(remote.stop)
+        address = host or LOOPBACK
+        serving = running.enter_context(
+            Serving(place, history=history, host=address, port=port, token=token, days=days)
         )
-    place = check_source(None if source is None else Path(source))
-    with Serving(place, history=history, host=host or LOOPBACK, port=port, token=token, days=days) as serving:
-        console.print(Text(f"watching {place}"), soft_wrap=True)
+        console.print(Text(f"watching {place if remote is None else remote.name}"), soft_wrap=True)
         console.print(Text(f"the page is at {serving.url}", style="bold"), soft_wrap=True)
         if not serving.access.open:
             console.print("others can reach it, over plain HTTP: whoever has the token can read", soft_wrap=True)

@@ -57,7 +57,7 @@ class ProgressFile:
     def __init__(self, job: str, mode: str, *, folder: Path | None = None, **more: Any) -> None:
         self._folder = folder or state_folder()
         self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        _remove_oldest(self._folder)
+        remove_oldest(self._folder)
         began = datetime.now(UTC)
         safe = re.sub(r"[^\w.-]+", "_", job)[:80]
         # Queries of one program may start in one second.
@@ -134,7 +134,7 @@ def first_line(text: str) -> str:
     return lines[0] if len(lines[0]) <= 500 else f"{lines[0][:499]}…"
 
 
-def _remove_oldest(folder: Path) -> None:
+def remove_oldest(folder: Path) -> None:
     """Remove the oldest files of past runs, none of a process that is there."""
     for old in files(folder)[_KEPT:]:
         if not _is_there(_start_of(old).get("pid")):

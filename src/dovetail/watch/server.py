@@ -1,11 +1,12 @@
 """The page over HTTP: three files that never change, the figures as JSON, and metrics for Prometheus.
 
-It reads and nothing else: GET and HEAD.  What a request names is looked up in a table of answers, so no path from
-outside reaches the file system.
+It reads and nothing else: GET and HEAD.  What a request names is looked up in a table of answers, or among the names of
+the progress files, so no path from outside reaches the file system.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import socket
@@ -22,6 +23,7 @@ from urllib.parse import parse_qs, urlsplit
 from dovetail.errors import SetupError
 from dovetail.watch.access import COOKIE, Access
 from dovetail.watch.exposition import exposition
+from dovetail.watch.files import files as progress_files
 from dovetail.watch.history import RANGES, overview, run_details
 from dovetail.watch.store import reading
 
@@ -42,6 +44,11 @@ _HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+FEED, FEED_FILE = "/api/files", "/api/file"
+"""Where another console finds the progress files, and a piece of one."""
+PIECE = 1_000_000
+"""Bytes of a file in one answer, at most."""
+
 _JSON = "application/json"
 _TEXT = "text/plain; charset=utf-8"
 _PATIENCE = 10.0
@@ -62,14 +69,17 @@ class Console(ThreadingHTTPServer):
         Where to listen, and who may read.
     port
         0 for any that is free.
+    source
+        The progress files, a folder or one of them, that other consoles may copy; none by default.
     """
 
     daemon_threads = True
     # A second console on the port should fail, and not share it.
     allow_reuse_port = False
 
-    def __init__(self, history: Path, access: Access, port: int) -> None:
+    def __init__(self, history: Path, access: Access, port: int, source: Path | None = None) -> None:
         self.history = history
+        self.source = source
         self.access = access
         if ":" in access.host:
             self.address_family = socket.AF_INET6
@@ -83,6 +93,13 @@ class Console(ThreadingHTTPServer):
         host = f"[{self.access.host}]" if ":" in self.access.host else self.access.host
         return f"http://{host}:{self.server_address[1]}/"
 
+    def progress_files(self) -> dict[str, Path]:
+        """The progress files by their names, the newest first."""
+        if self.source is None:
+            return {}
+        several = [self.source] if self.source.is_file() else progress_files(self.source)
+        return {file.name: file for file in several}
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log what went wrong while answering; a browser that leaves early is nothing to speak of."""
         LOGGER.debug("a request from %s failed", client_address, exc_info=True)
@@ -91,7 +108,7 @@ class Console(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     server: Console
     timeout = _PATIENCE
-    # A short answer leaves in one piece, and the end of a long one does not wait 40 ms for the receipt of its beginning.
+    # A short answer leaves in one piece; the end of a long one does not wait 40 ms for the receipt of its beginning.
     wbufsize = -1
     disable_nagle_algorithm = True
     protocol_version = "HTTP/1.1"
@@ -130,6 +147,10 @@ class _Handler(BaseHTTPRequestHandler):
     def _look_up(self, path: str, query: Query) -> Answer:
         if path in self.server.static:
             return HTTPStatus.OK, *self.server.static[path]
+        if path == FEED:
+            return _feed(self.server.progress_files())
+        if path == FEED_FILE:
+            return _piece(self.server.progress_files(), query)
         answer = _ANSWERS.get(path)
         if answer is None:
             return HTTPStatus.NOT_FOUND, b"there is no such page\n", _TEXT
@@ -177,6 +198,26 @@ def _run(sql: sqlite3.Connection, query: Query) -> Answer:
 
 def _metrics(sql: sqlite3.Connection, query: Query) -> Answer:
     return HTTPStatus.OK, *exposition(sql, time.time())
+
+
+def _feed(several: dict[str, Path]) -> Answer:
+    listed = []
+    for name, file in several.items():
+        with contextlib.suppress(FileNotFoundError):
+            listed.append({"name": name, "size": file.stat().st_size})
+    return _json({"files": listed})
+
+
+def _piece(several: dict[str, Path], query: Query) -> Answer:
+    name, offset = query.get("name", [""])[0], query.get("from", ["0"])[0]
+    if not (offset.isascii() and offset.isdigit() and len(offset) < 15):
+        return HTTPStatus.BAD_REQUEST, b"accepted: name= a file of the list, from= a number of bytes\n", _TEXT
+    try:
+        with several[name].open("rb") as opened:
+            opened.seek(int(offset))
+            return HTTPStatus.OK, opened.read(PIECE), "application/octet-stream"
+    except (KeyError, FileNotFoundError):
+        return HTTPStatus.NOT_FOUND, b"there is no such file\n", _TEXT
 
 
 def _json(answer: dict[str, Any]) -> Answer:

@@ -53,7 +53,7 @@ class Serving:
         path = history or (source.parent if source.is_file() else source) / HISTORY
         self._store = Store(path, days=days)
         try:
-            self._console = Console(path, self.access, port)
+            self._console = Console(path, self.access, port, source)
         except OSError as error:
             self._store.close()
             raise SetupError(
