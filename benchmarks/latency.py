@@ -114,7 +114,7 @@ def produce(servers: str, prefix: str, rate: int, seconds: float) -> None:
         for name in NAMES if stamps else "":
             drawn = random.integers(0, keys, len(stamps)).tolist()
             records = [
-                {"value": b'{"k":%d}' % key, "partition": at & 1, "timestamp": stamp}
+                {"value": b'{"k":%d,"t":%d}' % (key, stamp), "partition": at & 1}
                 for at, (key, stamp) in enumerate(zip(drawn, stamps, strict=True), sent)
             ]
             # In one call, since the producer shares two cores with what is measured.
@@ -174,8 +174,8 @@ def run(spark: SparkSession, broker: Broker, engine: Engine, rate: int, seconds:
     for name in NAMES:
         reader = spark.readStream.format("kafka").option("kafka.bootstrap.servers", broker.servers)
         raw = reader.option("subscribe", prefix + name).option("startingOffsets", "earliest").load()
-        parsed = raw.selectExpr("from_json(string(value), 'k long').k AS k", "timestamp AS ts")
-        inputs[name] = parsed.withWatermark("ts", DELAY)
+        parsed = raw.select(F.from_json(F.col("value").cast("string"), "k long, t long").alias("r"))
+        inputs[name] = parsed.selectExpr("r.k", "timestamp_millis(r.t) AS ts").withWatermark("ts", DELAY)
     with tempfile.TemporaryDirectory(prefix="dovetail-latency-") as folder:
         place = Path(folder)
         for key, value in STORES[engine.store].items():

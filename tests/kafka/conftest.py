@@ -71,9 +71,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if _unreachable:
         terminalreporter.write_line(f"kafka: NOT RUN: {_unreachable[0]}")
     if TALLY:
-        kills = ", ".join(
-            f"{TALLY[kind]} of {'an' if kind == 'executor' else 'a'} {kind}" for kind in KILLS if TALLY[kind]
-        )
+        named = {kind: f"{'an' if kind == 'executor' else 'a'} {kind}" for kind in KILLS}
+        kills = ", ".join(f"{TALLY[kind]} of {named[kind]}" for kind in KILLS if TALLY[kind])
         count = sum(TALLY[kind] for kind in KILLS)
         terminalreporter.write_line(
             f"kafka: PySpark {version('pyspark')}, {for_spark('kafka-connector')}; {count} kills ({kills or 'none'}); "
