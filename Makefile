@@ -99,8 +99,8 @@ bench: setup-quiet  ## run every benchmarks/*.py; BENCHMARKS=benchmarks/state.py
 experiments: setup-quiet  ## run every experiments/*/run.py: the papers' figures and tables again
 	@$(WITH_JAVA) for file in $(EXPERIMENTS); do echo "== $$file"; $(PY) "$$file" || exit 1; done
 
-chaos: setup-quiet  ## kill drivers, executors and workers under every streaming family; SEED=1 KILLS=51
-	@$(WITH_JAVA) $(PY) -m chaos kill --seed $(SEED) --kills $(KILLS)
+chaos: setup-quiet  ## kill drivers, executors and workers under every streaming family: SEED=1 KILLS=51; FAULTS=all breaks disks, state, clocks and inputs instead
+	@$(WITH_JAVA) $(PY) -m chaos $(if $(FAULTS),break --faults "$(FAULTS)",kill --kills $(KILLS)) --seed $(SEED)
 
 soak: setup-quiet  ## streams at a constant rate, is memory flat; MINUTES=10, the plot goes to build/soak.png
 	@mkdir -p build

@@ -1,7 +1,8 @@
-"""The commands: ``python -m chaos kill`` and ``python -m chaos soak``."""
+"""The commands: ``python -m chaos kill``, ``python -m chaos break`` and ``python -m chaos soak``."""
 
 from __future__ import annotations
 
+import random
 import shutil
 import signal
 import sys
@@ -15,7 +16,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from chaos.breaking import Scene, break_one
 from chaos.families import GROUPS, REPEATED
+from chaos.faults import FAULTS
 from chaos.inputs import write_inputs
 from chaos.killing import HungError, Hunt, batches, plan
 from chaos.soak import draw, soak
@@ -95,6 +98,60 @@ def _kill(place: Path, seed: int, kills: int, files: int, rows: int, groups: lis
     console.print(table)
     minutes = (time.monotonic() - began) / 60
     console.print(f"{struck} kills in {minutes:.1f} minutes; replay with --seed {seed} --kills {kills}")
+    return right
+
+
+@app.command("break")
+def break_things(
+    faults: Annotated[str, typer.Option(help="Which, with commas between them; all by default.")] = "all",
+    seed: Annotated[int, typer.Option(help="Decides the input, and what is hit where there are several.")] = 1,
+    files: Annotated[int, typer.Option(help="Input files, each a micro-batch.")] = 12,
+    rows: Annotated[int, typer.Option(help="Rows of an input file.")] = 40,
+    group: Annotated[list[int] | None, typer.Option(help="Only these groups of families, by number.")] = None,
+    keep: Annotated[Path | None, typer.Option(help="Leave checkpoints, sinks and logs in this folder.")] = None,
+) -> None:
+    """Break disks, state files, clocks and inputs under streams: the right answer, or one message and nothing wrong."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    names = list(FAULTS) if faults == "all" else [name.strip() for name in faults.split(",")]
+    unknown = [name for name in names if name not in FAULTS]
+    if unknown:
+        console.print(f"no such fault: {', '.join(unknown)}; there are {', '.join(FAULTS)}", soft_wrap=True)
+        raise typer.Exit(2)
+    place = keep or Path(tempfile.mkdtemp(prefix="dovetail-chaos-"))
+    try:
+        right = _break(place, names, seed, files, rows, group or list(range(len(GROUPS))))
+    finally:
+        if keep is None:
+            shutil.rmtree(place, ignore_errors=True)
+    raise typer.Exit(0 if right else 1)
+
+
+def _break(place: Path, names: list[str], seed: int, files: int, rows: int, groups: list[int]) -> bool:
+    began = time.monotonic()
+    table = Table("fault", "queries", "failed", "starts", "what they said", "verdict", title="Broken on purpose")
+    write_inputs(place / "inputs", seed=seed, files=files, rows=rows)
+    right = True
+    for name, at in [(name, at) for name in names for at in groups]:
+        lacking = FAULTS[name].lacking()
+        if lacking is not None:
+            table.add_row(name, "", "", "", "", f"not run: {lacking}")
+            continue
+        choice = random.Random(f"{seed}/{name}/{at}").random()
+        scene = Scene(place / f"{name}{at}", place / "inputs", GROUPS[at], choice, say=console.log)
+        try:
+            found = break_one(FAULTS[name], scene)
+        except HungError as error:
+            table.add_row(name, str(len(GROUPS[at])), "", str(scene.lives), "", f"[red]{error}")
+            right = False
+            continue
+        right &= found.right
+        wrong = [*found.faults, *(f"{family}: {v}" for family, v in found.verdicts.items() if not v.right)]
+        verdict = f"[red]{'; '.join(wrong)}" if wrong else "nothing lost, nothing twice"
+        failed = "yes" if found.failed else "no"
+        table.add_row(name, str(len(GROUPS[at])), failed, str(found.lives), found.message[:200], verdict)
+        console.log(f"{name}, group {at}: {'failed, mended, ' if found.failed else ''}{verdict}")
+    console.print(table)
+    console.print(f"{len(names)} faults in {(time.monotonic() - began) / 60:.1f} minutes; replay with --seed {seed}")
     return right
 
 

@@ -168,6 +168,17 @@ def judge(family: str, inputs: Path, found: Rows, repeated: Rows | None = None) 
     return Verdict(found.total(), tuple(faults))
 
 
+def part_of_answer(family: str, inputs: Path, sink: Path) -> list[str]:
+    """What is wrong with the sink of a query that did not come to its end: rows that are not so, or are there twice."""
+    if not (sink / "_spark_metadata").is_dir():
+        return []
+    found = sink_rows(sink)
+    if family == "best match, inner":
+        # A pair may come that a better one beats later.
+        return _changes_of_one(*_came_and_went(found))
+    return _fault("not in the join, or twice", found - answer(family, inputs))
+
+
 def _same(found: Rows, wanted: Rows) -> list[str]:
     # Rows that only move watermarks may or may not be final when the input ends; even so, none may come twice.
     twice = Counter({row: count for row, count in found.items() if _closing(row) and count > 1})
@@ -182,12 +193,21 @@ def _subset(found: Rows, wanted: Rows) -> list[str]:
 
 def _changes(found: Rows, wanted: Rows) -> list[str]:
     """A log of changes: each pair comes at most once and goes at most once, and what stays is the answer."""
+    came, went = _came_and_went(found)
+    return [*_changes_of_one(came, went), *_same(came - went, wanted)]
+
+
+def _came_and_went(found: Rows) -> tuple[Rows, Rows]:
     came, went = (
         Counter({row[:-1]: count for row, count in found.items() if row[-1] == change})
         for change in ("insert", "retract")
     )
+    return came, went
+
+
+def _changes_of_one(came: Rows, went: Rows) -> list[str]:
     many = Counter({row: n for counts in (came, went) for row, n in counts.items() if n > 1})
-    return [*_fault("twice", many), *_fault("gone before it came", went - came), *_same(came - went, wanted)]
+    return [*_fault("twice", many), *_fault("gone before it came", went - came)]
 
 
 def _closing(row: Iterable[object]) -> bool:

@@ -2,13 +2,18 @@
 
     python -m chaos.victim PLACE INPUTS FAMILY...
 
-A query leaves its checkpoint and its output in PLACE/<number>; started again, it goes on from there.
+A query leaves its checkpoint and its output in PLACE/<number>; started again, it goes on from there.  CHAOS_SETTINGS
+may have more settings of Spark, as JSON.
 """
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from pathlib import Path
+
+from pyspark.errors import PySparkException
 
 import dovetail as dt
 from chaos.families import FAMILIES, Family, Files
@@ -27,14 +32,18 @@ SETTINGS: dict[str, object] = {
 }
 
 
+FAILED = "FAILED:"
+"""What a line begins with that says why a query has failed."""
+
+
 def place_of(place: Path, family: str) -> Path:
     """Where a family leaves its files."""
     return place / f"{list(FAMILIES).index(family):02}"
 
 
-def run(place: Path, inputs: Path, families: list[Family], master: str) -> None:
-    """Run the queries to their end; a query that fails ends the process."""
-    spark = dt.session("chaos", master=master, driver_memory="768m", conf=SETTINGS)
+def run(place: Path, inputs: Path, families: list[Family], master: str, more: dict[str, object]) -> bool:
+    """Run the queries to their end; whether none has failed."""
+    spark = dt.session("chaos", master=master, driver_memory="768m", conf={**SETTINGS, **more})
     queries = []
     for family in families:
         own = place_of(place, family.name)
@@ -42,11 +51,19 @@ def run(place: Path, inputs: Path, families: list[Family], master: str) -> None:
         writer = joined.writeStream.format("parquet").option("path", str(own / "out"))
         writer = writer.option("checkpointLocation", str(own / "checkpoint"))
         queries.append(writer.trigger(availableNow=True).start())
+    right = True
     for query in queries:
-        query.awaitTermination()
+        try:
+            query.awaitTermination()
+        except PySparkException as error:
+            right = False
+            print(FAILED, " ".join(str(error).split()), flush=True)
     spark.stop()
+    return right
 
 
 if __name__ == "__main__":
     _, place, inputs, *names = sys.argv
-    run(Path(place), Path(inputs), [FAMILIES[name] for name in names], MASTER)
+    more = json.loads(os.environ.get("CHAOS_SETTINGS", "{}"))
+    chosen = [FAMILIES[name] for name in names]
+    sys.exit(0 if run(Path(place), Path(inputs), chosen, MASTER, more) else 1)

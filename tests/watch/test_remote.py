@@ -68,6 +68,17 @@ def test_the_page_here_shows_the_runs_there_and_outlives_their_console(tmp_path)
         remote.stop()
 
 
+def test_what_is_copied_is_its_owners(there, tmp_path, monkeypatch):
+    monkeypatch.setenv("DOVETAIL_STATE", str(tmp_path / "new" / "state"))
+    remote = Remote(address(there))
+    remote.poll()
+    assert contents(remote.folder)
+    for folder in (remote.folder, *remote.folder.parents):
+        if folder == tmp_path:
+            break
+        assert folder.stat().st_mode & 0o777 == 0o700, folder
+
+
 @pytest.mark.parametrize(
     ("given", "said"),
     [

@@ -33,6 +33,13 @@ def state_folder() -> Path:
     return (Path(home) if home else Path.home() / ".local" / "state") / "dovetail"
 
 
+def make_private(folder: Path) -> None:
+    """Make a folder that only its owner can read, and so each folder above it that is missing."""
+    for one in reversed([folder, *folder.parents]):
+        if not one.exists():
+            one.mkdir(mode=0o700, exist_ok=True)
+
+
 CONTINUED = "continued"
 """The status at the end of a file whose run goes on in another."""
 
@@ -56,7 +63,7 @@ class ProgressFile:
 
     def __init__(self, job: str, mode: str, *, folder: Path | None = None, **more: Any) -> None:
         self._folder = folder or state_folder()
-        self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self._folder)
         remove_oldest(self._folder)
         began = datetime.now(UTC)
         safe = re.sub(r"[^\w.-]+", "_", job)[:80]

@@ -15,7 +15,7 @@ from urllib.parse import parse_qs, quote, urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
 from dovetail.errors import ArgumentError, SetupError, is_whole
-from dovetail.watch.files import remove_oldest, state_folder
+from dovetail.watch.files import make_private, remove_oldest, state_folder
 from dovetail.watch.server import FEED, FEED_FILE, PIECE
 
 LOGGER = logging.getLogger("dovetail.watch")
@@ -102,7 +102,7 @@ class Remote:
 
     def poll(self) -> None:
         """Copy what is new."""
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(self.folder)
         new = False
         for name, size in self._listed():
             file = self.folder / name

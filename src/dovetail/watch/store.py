@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from dovetail.watch.figures import FIGURES, Point, together
+from dovetail.watch.files import make_private
 from dovetail.watch.histogram import packed, unpacked
 
 RAW = 0
@@ -59,7 +60,7 @@ class Store:
     """
 
     def __init__(self, path: Path, *, hours: float = 2.0, days: float = 30.0) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_private(path.parent)
         os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
         self.path = path
         self.kept = {RAW: min(hours * HOUR, days * DAY), 60: min(2.0, days) * DAY, 900: days * DAY}
