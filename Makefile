@@ -28,7 +28,7 @@ MINUTES ?= 10
 BENCHMARKS = $(sort $(filter-out benchmarks/_%,$(wildcard benchmarks/*.py)))
 EXPERIMENTS = $(sort $(wildcard experiments/*/run.py))
 
-.PHONY: help setup setup-quiet demo test test-fast test-slow wheel workflows lint types docs bench experiments chaos soak requirements audit cluster kafka tables browser nets versions clean
+.PHONY: help setup setup-quiet demo test test-fast test-slow wheel workflows lint types docs bench experiments chaos soak fuzz requirements audit cluster kafka tables browser nets versions clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  \1|/' | \
@@ -105,6 +105,12 @@ chaos: setup-quiet  ## kill drivers, executors and workers under every streaming
 soak: setup-quiet  ## streams at a constant rate, is memory flat; MINUTES=10, the plot goes to build/soak.png
 	@mkdir -p build
 	@$(WITH_JAVA) $(PY) -m chaos soak --minutes $(MINUTES) --picture build/soak.png
+
+# atheris leads the inputs by what they reach; it is fetched into build/ for this alone.
+fuzz: setup-quiet  ## inputs of strangers, for MINUTES=10: job files, conditions, statements, progress files, headers of checkpoints
+	@[ -d build/atheris ] || UV_SYSTEM_CERTS=1 $(if $(INDEX),UV_DEFAULT_INDEX=$(INDEX)) \
+		$(PY) -m uv pip install --quiet --python $(PY) --target build/atheris atheris==3.0.0
+	@PYTHONPATH=build/atheris $(PY) -m fuzz --minutes $(MINUTES)
 
 # --no-config and the empty environment keep this machine's indexes and paths out of the files.
 COMPILE = env -i HOME="$$HOME" PATH="$$PATH" UV_SYSTEM_CERTS=1 UV_CUSTOM_COMPILE_COMMAND="make requirements" \

@@ -112,7 +112,7 @@ def _read(stored: bytes | None) -> dict[str, object]:
         return {"format": 0}
     try:
         about = json.loads(stored)
-    except ValueError:
+    except (ValueError, RecursionError):
         return {"format": repr(stored[:40])}
     return about if isinstance(about, dict) else {"format": about}
 
