@@ -37,6 +37,24 @@ def test_a_query_is_added_up_over_its_micro_batches(spark, folder, name):
     assert 0 < held <= 32
 
 
+@pytest.mark.parametrize("shed", [None, dt.Harvest(throttle=0.5, seed=1)], ids=["exact", "shedding"])
+def test_a_stream_reports_its_fullest_cell(spark, tmp_path, shed):
+    """One key for all rows fills one cell with them; rows without a key meet nothing, and are in none."""
+    for name in "AB":
+        frame = spark.sql("SELECT id, 7L AS k, timestamp_seconds(id) AS ts FROM range(40)")
+        frame.coalesce(1).write.parquet(str(tmp_path / name))
+    inputs = {
+        name: spark.readStream.schema("id long, k long, ts timestamp").parquet(str(tmp_path / name)) for name in "AB"
+    }
+    inputs = {name: frame.withWatermark("ts", "5 seconds") for name, frame in inputs.items()}
+    joined = dt.window_join(inputs, on="A.k = B.k", time="ts", within="4 seconds", partitions=4, shed=shed)
+    [counters] = [
+        next(iter(one.observedMetrics.values())) for one in finished(joined).recentProgress if one.numInputRows
+    ]
+    assert counters["most_rows"] == counters["rows"] == 80
+    assert counters["cells"] >= 1
+
+
 def test_the_last_report_alone_is_empty(spark, folder):
     """Why nobody should rely on it: after the last rows one more micro-batch moves the watermark."""
     query = finished(JOINS["window"](streams(spark, folder)))

@@ -32,6 +32,13 @@ def named_sums(names: Sequence[str]) -> list[Column]:
     return sums
 
 
+def fullest(names: Sequence[str]) -> list[Column]:
+    """The rows of the fullest cell, for a stream to report, where each cell counts its rows and itself."""
+    if not {"rows", "cells"} <= set(names):
+        return []
+    return [F.coalesce(F.max(F.col(COUNTERS)[list(names).index("rows")]), F.lit(0)).alias("most_rows")]
+
+
 def totals(names: Sequence[str], cells: Sequence[Sequence[int]]) -> dict[str, int]:
     """The counters of all cells in one, and the rows of the largest cell where cells count them (``largest``).
 

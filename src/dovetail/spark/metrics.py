@@ -28,7 +28,7 @@ from dovetail.errors import ArgumentError
 from dovetail.plan import Plan
 from dovetail.reports import observations
 from dovetail.spark.carriers import carried_fields, restored
-from dovetail.spark.counters import added_up, named_sums, observed, readable, totals
+from dovetail.spark.counters import added_up, fullest, named_sums, observed, readable, totals
 from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Ledger, Stage, tapped
 from dovetail.spark.routing import arrow_function
@@ -116,7 +116,7 @@ class Recorder:
         """
         counter = F.col(COUNTERS)
         if self.streaming:
-            counted = rows.observe(self.name, *(self.sums or named_sums(self.names)))
+            counted = rows.observe(self.name, *(self.sums or [*named_sums(self.names), *fullest(self.names)]))
         else:
             # As text: Spark Connect 4.0 fails to send an array of arrays.
             numbered = F.when(counter.isNotNull(), F.struct(F.col(_NUMBER).alias("row"), counter.alias("counts")))

@@ -37,7 +37,7 @@ from dovetail.families.shedding.stream_judged import (
 from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.families.window.stream import metric_names
 from dovetail.plan.window_plan import WindowPlan
-from dovetail.spark.counters import named_sums
+from dovetail.spark.counters import fullest, named_sums
 from dovetail.spark.frames import Side, conjunction, with_structs
 from dovetail.spark.metrics import Recorder
 from dovetail.spark.routing import arrow_function
@@ -119,7 +119,7 @@ def shed_sums(aliases: Sequence[str], slices: Slices, *, harvesting: bool, judge
     names = (judged_metrics if judged else shed_metrics)(aliases, slices)
     sums = dict(zip(names, named_sums(names), strict=True))
     kept = [sums[name] for name in (*metric_names(aliases), *TOTALS[1:], "missed")]
-    kept += [sums[RESULTS]] if judged else []
+    kept += [*fullest(names), *([sums[RESULTS]] if judged else [])]
     kept.append(_mean(names.index("throttle")).alias("throttle"))
     ends = _recall(names, RESULTS if judged else "candidates")
     kept += [end.alias(name) for name, end in zip(("recall", "recall_low", "recall_high"), ends, strict=True)]
