@@ -18,6 +18,8 @@ from chaos.processes import kill_session
 from chaos.verify import Verdict, part_of_answer, verify
 from chaos.victim import FAILED, place_of
 
+_BUSY = "Python worker failed to connect back"
+_MOST_LIVES = 8
 LONG = 3 * PATIENCE
 """Seconds without a micro-batch after which a run counts as hung; a fault may take minutes by itself."""
 
@@ -178,12 +180,14 @@ def break_one(fault: Fault, scene: Scene) -> Outcome:
     try:
         fault.prepare(scene)
         scene.start()
-        if not scene.wait_for(2 * len(scene.families)):
-            raise HungError(f"the queries ended before anything broke; see {scene.log}")
+        while not scene.wait_for(2 * len(scene.families)):
+            if not _too_busy(scene):
+                raise HungError(f"the queries ended before anything broke; see {scene.log}")
+            scene.start()
         fault.strike(scene)
         if scene.killed:
             scene.start()
-        failed = not scene.end()
+        failed = not _end(scene)
         if failed:
             message = scene.message()
             scene.say(f"{fault.name}: {message[:300]}")
@@ -191,7 +195,7 @@ def break_one(fault: Fault, scene: Scene) -> Outcome:
             scene.kill()
             fault.mend(scene)
             scene.start()
-            if not scene.end():
+            if not _end(scene):
                 faults.append(f"failed again after it was mended: {scene.message()[:300]}")
         else:
             fault.mend(scene)
@@ -204,6 +208,21 @@ def break_one(fault: Fault, scene: Scene) -> Outcome:
         scene.clean()
         fault.clear(scene)
     return Outcome(failed, message, scene.lives, verdicts, tuple(faults))
+
+
+def _end(scene: Scene) -> bool:
+    """Wait for the end of the queries, over lives that a busy machine has cut short."""
+    while not scene.end():
+        if not _too_busy(scene):
+            return False
+        scene.start()
+    return True
+
+
+def _too_busy(scene: Scene) -> bool:
+    """Whether nothing else failed than Spark's patience with a process that takes ten seconds to start."""
+    said = [part for part in scene.message().split(" | ") if part]
+    return bool(said) and all(_BUSY in part for part in said) and scene.lives < _MOST_LIVES
 
 
 def _judge_failure(fault: Fault, scene: Scene, message: str) -> list[str]:

@@ -20,8 +20,9 @@ from chaos.victim import place_of
 
 _SMALL = "192m"
 """The size of a disk that is filled on purpose."""
-_HELD = 20.0
-"""Seconds that a disk stays full, and slow."""
+_HELD = 120.0
+"""Seconds that a disk stays full unless the queries fail before, and that nothing lets a worker live."""
+_SLOW = 60.0
 _HANG = 60.0
 
 
@@ -72,7 +73,7 @@ class FullCheckpoint(_FullDisk):
     """Checkpoints and sinks on a disk that is full."""
 
     name = "checkpoint-full"
-    about = "no space left for checkpoint and output, for 20 s or until the queries fail"
+    about = "no space left for checkpoint and output, for two minutes or until the queries fail"
 
     def disk(self, scene: Scene) -> Path:
         """Where checkpoints and sinks are."""
@@ -83,7 +84,7 @@ class FullShuffle(_FullDisk):
     """Spark's folder for shuffles and spills on a disk that is full."""
 
     name = "shuffle-full"
-    about = "no space left for shuffles, spills and the working copy of the state, for 20 s or until the queries fail"
+    about = "no space left for shuffles, spills and the working copy of the state, for two minutes or until the queries fail"
 
     def prepare(self, scene: Scene) -> None:
         """Mount it, and tell Spark and the workers."""
@@ -207,7 +208,7 @@ class Memory(Fault):
     """Python workers that are killed whenever they hold more than next to nothing, as a kernel out of memory does."""
 
     name = "worker-memory"
-    about = "every Python worker is killed as soon as it works, for 20 s or until the queries fail"
+    about = "every Python worker is killed as soon as it works, for two minutes or until the queries fail"
     says = "Python worker exited unexpectedly|Python worker failed|crashed"
 
     def strike(self, scene: Scene) -> None:
@@ -264,12 +265,12 @@ class SlowDisk(_Preloaded):
     """A disk on which every write takes long."""
 
     name = "disk-slow"
-    about = "every write to a file takes 30 ms longer, for 20 s"
+    about = "every write to a file takes 30 ms longer, for a minute"
 
     def strike(self, scene: Scene) -> None:
         """Slow it down, and let it go."""
         self.set(scene, microseconds=30_000)
-        timer = threading.Timer(_HELD, self.set, [scene])
+        timer = threading.Timer(_SLOW, self.set, [scene])
         timer.start()
         timer.join()
 
