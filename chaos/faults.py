@@ -84,7 +84,7 @@ class FullShuffle(_FullDisk):
     """Spark's folder for shuffles and spills on a disk that is full."""
 
     name = "shuffle-full"
-    about = "no space left for shuffles, spills and the working copy of the state, for two minutes or until the queries fail"
+    about = "no space left for shuffles, spills and working state, for two minutes or until the queries fail"
 
     def prepare(self, scene: Scene) -> None:
         """Mount it, and tell Spark and the workers."""
