@@ -21,6 +21,19 @@ _OURS = re.compile(r"\bdovetail\.errors\.\w+: (?P<said>[^\n]*(?:\n  [^\n]*)*)")
 _TRACE = "Traceback (most recent call last):"
 
 
+_WHAT_HELPS = {
+    "CANNOT_LOAD_STATE_STORE": "a file of the checkpoint's state is missing or damaged: put it back from a copy and "
+    "start again, or begin with a new checkpoint",
+    "No space left on device": "a disk is full, that of the checkpoint, the output or spark.local.dir: make room, and "
+    "start again on the same checkpoint",
+    "Python worker exited unexpectedly": "a Python worker died, often killed by the kernel for its memory: more "
+    "partitions, fewer cores for each executor or a larger spark.executor.memoryOverhead help",
+    "Python worker failed to connect back": "the machine was too busy to start a Python process in ten seconds: start "
+    "again on the same checkpoint",
+}
+"""What to do about words of Spark that do not say it."""
+
+
 def brief(error: Exception) -> str:
     r"""The essence of a message; those of Spark carry the traces of two languages around it.
 
@@ -35,6 +48,12 @@ def brief(error: Exception) -> str:
     'another join\n  hint: a new one'
     >>> brief(ValueError("Aborted: Traceback (most recent call last):\n  File\nZeroDivisionError: by zero\n\n\tat x"))
     'a Python worker failed: ZeroDivisionError: by zero'
+
+    Where Spark only says what happened, what helps is added:
+
+    >>> print(brief(OSError("Aborted: Python worker failed to connect back.\n\tat x")))
+    Aborted: Python worker failed to connect back.
+      hint: the machine was too busy to start a Python process in ten seconds: start again on the same checkpoint
     """
     text = str(error)
     ours = _OURS.search(text)
@@ -46,7 +65,9 @@ def brief(error: Exception) -> str:
         if raised:
             return f"a Python worker failed: {raised[0]}"
     lines = [line for line in text.splitlines() if line.strip()] or [type(error).__name__]
-    return "\n".join(line for line in lines[:3] if not line.startswith(("JVM stacktrace", "== SQL")))
+    said = [line for line in lines[:3] if not line.startswith(("JVM stacktrace", "== SQL", "\tat "))]
+    said += [f"  hint: {hint}" for words, hint in _WHAT_HELPS.items() if words in text][:1]
+    return "\n".join(said)
 
 
 def is_state_missing(error: PySparkException) -> bool:
