@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from dovetail.spark.metrics import metrics
     from dovetail.spark.queries import check_checkpoint
     from dovetail.spark.runtime.session import session
+    from dovetail.spark.state import state
     from dovetail.spark.watermarks import watermarked
 
 __version__ = "0.1.0"
@@ -88,6 +89,7 @@ __all__ = [
     "register_order",
     "session",
     "sql",
+    "state",
     "theta_join",
     "watermarked",
     "window_join",
@@ -108,6 +110,7 @@ _MODULES = {
     "dovetail.spark.metrics": ("metrics",),
     "dovetail.spark.queries": ("check_checkpoint",),
     "dovetail.spark.runtime.session": ("session",),
+    "dovetail.spark.state": ("state",),
 }  # fmt: skip
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

@@ -74,9 +74,18 @@ def check_checkpoint(frame: DataFrame, path: str | Path) -> None:
 
 def stored_headers(spark: SparkSession, path: str) -> list[bytes]:
     """The headers that the joins of a query have stored in its checkpoint, in the order of Spark's operators."""
+    return [
+        header
+        for operator in stateful_operators(spark, path)
+        for header in _stored_header(spark, path, operator.operatorId)
+    ]
+
+
+def stateful_operators(spark: SparkSession, path: str) -> list[Any]:
+    """What Spark says of the operators in a checkpoint that may be joins, in their order; none where nothing is."""
     operators = _read(spark.read.format("state-metadata"), path)
-    numbers = sorted({row.operatorId for row in operators if row.operatorName.startswith(_STATEFUL)})
-    return [header for number in numbers for header in _stored_header(spark, path, number)]
+    joins = [row for row in operators if row.operatorName.startswith(_STATEFUL)]
+    return sorted(joins, key=lambda row: row.operatorId)
 
 
 def _stored_header(spark: SparkSession, path: str, operator: int) -> list[bytes]:

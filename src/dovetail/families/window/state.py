@@ -21,11 +21,10 @@ from dovetail.columns.codes import Mask
 from dovetail.columns.segments import concat
 from dovetail.families.window.encode import Index
 from dovetail.families.window.indexes import IndexedSegment
+from dovetail.families.window.inventory import HEAD
 from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.family import Changes
 
-HEAD = "head"
-"""The name under which the list of segments is stored."""
 CACHE_BYTES = 256 << 20
 """What a worker remembers of segments it has seen."""
 SMALL = 1 << 15
