@@ -22,7 +22,7 @@ LEVELS = """
     family      inventory
     checkpoints reports
     families    watch
-    plan        statements   contents
+    plan        statements   contents  moving
     spark
     api
     jobs

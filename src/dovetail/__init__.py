@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from dovetail.spark.listening import listen
     from dovetail.spark.metrics import metrics
     from dovetail.spark.queries import check_checkpoint
+    from dovetail.spark.resume import resume
     from dovetail.spark.runtime.session import session
     from dovetail.spark.state import state
     from dovetail.spark.watermarks import watermarked
@@ -87,6 +88,7 @@ __all__ = [
     "prefer",
     "quality",
     "register_order",
+    "resume",
     "session",
     "sql",
     "state",
@@ -109,6 +111,7 @@ _MODULES = {
     "dovetail.spark.listening": ("listen",),
     "dovetail.spark.metrics": ("metrics",),
     "dovetail.spark.queries": ("check_checkpoint",),
+    "dovetail.spark.resume": ("resume",),
     "dovetail.spark.runtime.session": ("session",),
     "dovetail.spark.state": ("state",),
 }  # fmt: skip

@@ -214,6 +214,23 @@ def state(
 
 
 @app.command()
+def migrate(
+    old: Annotated[str, typer.Argument(help="The checkpoint of a query that has stopped.", show_default=False)],
+    new: Annotated[str, typer.Argument(help="The checkpoint to make, a folder that is not there.", show_default=False)],
+    partitions: Annotated[int, typer.Option(min=1, max=100_000, help="State partitions of the new checkpoint.")],
+) -> None:
+    """Make a checkpoint from which a streaming join goes on where it stopped, in other partitions.
+
+    The old checkpoint is only read.  A window join is then started with partitions= as many, or in a session with as
+    many shuffle partitions.
+    """
+    from dovetail.command import migrate as moving
+
+    with _reporting("dovetail-migrate-") as log:
+        moving.run(Console(), old, new, partitions, log)
+
+
+@app.command()
 def warm(
     classes: Annotated[
         bool, typer.Option(help="Keep the classes of the JVM as well: 200 MB in the user's cache folder.")

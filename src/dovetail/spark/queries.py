@@ -77,18 +77,18 @@ def stored_headers(spark: SparkSession, path: str) -> list[bytes]:
     return [
         header
         for operator in stateful_operators(spark, path)
-        for header in _stored_header(spark, path, operator.operatorId)
+        for header in stored_header(spark, path, operator.operatorId)
     ]
 
 
-def stateful_operators(spark: SparkSession, path: str) -> list[Any]:
+def stateful_operators(spark: SparkSession, path: str, *, joins_only: bool = True) -> list[Any]:
     """What Spark says of the operators in a checkpoint that may be joins, in their order; none where nothing is."""
     operators = _read(spark.read.format("state-metadata"), path)
-    joins = [row for row in operators if row.operatorName.startswith(_STATEFUL)]
+    joins = [row for row in operators if not joins_only or row.operatorName.startswith(_STATEFUL)]
     return sorted(joins, key=lambda row: row.operatorId)
 
 
-def _stored_header(spark: SparkSession, path: str, operator: int) -> list[bytes]:
+def stored_header(spark: SparkSession, path: str, operator: int) -> list[bytes]:
     """The header of one cell: all cells of a join have the same."""
     reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", SEGMENTS_STATE)
     rows = _read(reader, path, lambda state: state.where(F.col("user_map_key.name") == HEADER).limit(1))

@@ -104,15 +104,15 @@ def state(spark: SparkSession, checkpoint: str | Path, *, samples: int = 0) -> D
             hint="a stream beside static inputs keeps no state",
         )
     batch = operators[0].maxBatchId
-    stored = _stored(spark, path, operators[0].operatorId, batch)
+    stored = read_segments(spark, path, operators[0].operatorId, batch)
     for operator in operators[1:]:
-        stored = stored.union(_stored(spark, path, operator.operatorId, batch))
+        stored = stored.union(read_segments(spark, path, operator.operatorId, batch))
     watermark = next_watermark(spark, path, batch)
     described = stored.crossJoin(F.broadcast(watermark)).select(*STORED)
     return described.mapInArrow(arrow_function(DescribeCells(samples)), _SCHEMA)
 
 
-def _stored(spark: SparkSession, path: str, operator: int, batch: int) -> DataFrame:
+def read_segments(spark: SparkSession, path: str, operator: int, batch: int) -> DataFrame:
     """The segments of one operator as a micro-batch left them."""
     segments: DataFrame = read_state(spark, operator, batch, stateVarName=SEGMENTS_STATE).load(path)
     return segments.selectExpr(

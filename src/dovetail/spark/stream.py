@@ -51,7 +51,7 @@ PACKED_RESULTS = T.StructType(
 )
 """What leaves them: segments of results, and on a row of their own the counters of the call."""
 
-_MAP_STATE = (SEGMENTS_STATE, "name string", "segment binary")
+MAP_STATE = (SEGMENTS_STATE, "name string", "segment binary")
 """The map in which a cell keeps its segments: its name, its keys and its values."""
 _PARTITION_BITS = 33
 """Arrival positions count the rows of a partition in their low bits, as Spark's own row ids do."""
@@ -117,7 +117,7 @@ class CellProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before the first cell of a task."""
-        self.open(handle, handle.getMapState(*_MAP_STATE))
+        self.open(handle, handle.getMapState(*MAP_STATE))
 
     def open(self, handle: StatefulProcessorHandle, segments: Any) -> None:
         """Begin a task with the state that Spark keeps for it."""
@@ -188,7 +188,7 @@ def opened_on_workers(cell: CellProcessor) -> StatefulProcessor:
             self._content = content
 
         def init(self, handle: StatefulProcessorHandle) -> None:
-            self._handle, self._segments = handle, handle.getMapState(*_MAP_STATE)
+            self._handle, self._segments = handle, handle.getMapState(*MAP_STATE)
             self._cell: Any = None
 
         def _opened(self) -> Any:

@@ -35,12 +35,13 @@ def layout(
     )
     facts = {
         "hull": spec.hull.tolist(), "delays": list(spec.delays or [0] * len(inputs)), "idle": spec.idle,
-        "core": list(spec.core), "extras": list(spec.extras), "routing": _routing(spec, tasks),
+        "core": list(spec.core), "extras": list(spec.extras), "cells": spec.cells, "tasks": tasks,
+        "routing": _routing(spec),
     }  # fmt: skip
     return StateLayout(family, inputs, facts)
 
 
-def _routing(spec: WindowJoinSpec, tasks: int) -> dict[str, Any] | None:
+def _routing(spec: WindowJoinSpec) -> dict[str, Any] | None:
     """How rows find their cells; None where there is one cell for all."""
     if not spec.classes and spec.grid is None:
         return None
@@ -55,7 +56,7 @@ def _routing(spec: WindowJoinSpec, tasks: int) -> dict[str, Any] | None:
         {"kind": equal.kind, "columns": [places[side][equal.members[side]] for side in spec.sides]}
         for equal in spec.classes
     ]
-    return {"cells": spec.cells, "tasks": tasks, "classes": classes, "sliced": spec.grid is not None}
+    return {"classes": classes, "sliced": spec.grid is not None}
 
 
 def side_of(name: str) -> int | None:
