@@ -44,7 +44,7 @@ def by_input(held: Sequence[Held]) -> list[dict[str, Any]]:
     >>> entry["rows"], entry["cells"], entry["fullest"], entry["skew"], entry["freed"]
     (12, 2, 1, 1.5, 4)
     """
-    groups: dict[tuple[Any, ...], list[Held]] = {}
+    groups: dict[tuple[int, str, str | None, str | None], list[Held]] = {}
     for row in held:
         key = (row["operator"], row.get("join"), row.get("input"), row.get("beside"))
         groups.setdefault(key, []).append(row)

@@ -96,7 +96,8 @@ class Rerouting:
                     continue
                 cells = self.cells(side, rows)
                 weights += np.bincount(cells, minlength=len(numbers)) if what == "rows" else 0
-                if numbered and what == "rows":
+                # Rows are numbered where it counts whether they match.
+                if numbered and what == "rows" and ROW in rows.schema.names:
                     homes[side] = rows.column(ROW).to_numpy(), cells
                     rows = rows.append_column(_FROM, pa.array(np.full(rows.num_rows, cell)))
                 for new, part in parts_by_cell(rows, cells, len(numbers)):
