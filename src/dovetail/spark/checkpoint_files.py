@@ -141,10 +141,25 @@ def take_state(loaded: Path, into: Path, operator: int, batch: int) -> None:
     stored["operatorInfo"]["operatorId"] = operator
     for store in stored["stateStoreInfo"]:
         store["stateSchemaFilePaths"] = [
-            file.replace(f"{loaded}/state/0/", f"{into}/state/{operator}/") for file in store["stateSchemaFilePaths"]
+            _moved(file, f"/{loaded.relative_to(into)}/state/0/", f"/state/{operator}/")
+            for file in store["stateSchemaFilePaths"]
         ]
     about.write_text(f"{version}\n{json.dumps(stored, separators=(',', ':'))}", encoding="utf-8")
     source.rename(target)
+
+
+def _moved(file: str, before: str, after: str) -> str:
+    """A file as Spark spells it, in its new folder; what comes before that may be spelled in any way.
+
+    Examples
+    --------
+    >>> _moved("file:/a%20b/new/.loading/1/state/0/_stateSchema/x", "/.loading/1/state/0/", "/state/1/")
+    'file:/a%20b/new/state/1/_stateSchema/x'
+    """
+    folder, found, name = file.rpartition(before)
+    if not found:
+        raise CheckpointError(f"{file} is not below {before}", accepted="state as Spark 4.1 to 4.3 lay it down")
+    return f"{folder}{after}{name}"
 
 
 def _offsets(file: Path) -> tuple[str, dict[str, Any], list[str]]:
