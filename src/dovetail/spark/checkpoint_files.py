@@ -80,13 +80,16 @@ class CheckpointFiles:
                 accepted="a checkpoint of version 'v1'",
                 hint="spark.sql.streaming.stateStore.checkpointFormatVersion decides it",
             )
-        for planned in self.planned(batch):
-            _offsets(self.folder / "offsets" / str(planned))
+        _offsets(self.folder / "offsets" / str(batch))
+        planned = _numbers(self.folder / "offsets")[-1]
+        if planned > batch:
+            # A sink that has it already would skip it, and nothing would bring the new state to what it has.
+            raise CheckpointError(
+                f"micro-batch {planned} was planned in {self.folder} and not committed",
+                accepted="a checkpoint whose last micro-batch is committed",
+                hint="start the old query once more with trigger(availableNow=True), which does it and ends",
+            )
         return batch
-
-    def planned(self, batch: int) -> list[int]:
-        """That micro-batch, and the one after it where it was planned and not committed."""
-        return [number for number in _numbers(self.folder / "offsets") if number >= batch]
 
     def begin(self, into: Path) -> None:
         """Make the new folder, which nothing can start from until :meth:`finish`."""
@@ -99,19 +102,14 @@ class CheckpointFiles:
         (into / _METADATA).write_text(UNFINISHED, encoding="utf-8")
 
     def copy_logs(self, into: Path, batch: int, partitions: int) -> None:
-        """What was read and committed: the new query goes on from there, in so many partitions.
-
-        A micro-batch that was planned and not committed is planned in the new one, too: its sink may have it already,
-        and takes the same rows under the same number for what they are.
-        """
+        """What was read and committed: the new query goes on from there, in so many partitions."""
         for name in ("sources", "offsets", "commits"):
             if (self.folder / name).is_dir():
                 shutil.copytree(self.folder / name, into / name, ignore=shutil.ignore_patterns("*.crc", "*.tmp"))
-        for planned in self.planned(batch):
-            file = into / "offsets" / str(planned)
-            version, about, rest = _offsets(file)
-            about["conf"][PARTITIONS] = str(partitions)
-            file.write_text("\n".join([version, json.dumps(about, separators=(",", ":")), *rest]), encoding="utf-8")
+        file = into / "offsets" / str(batch)
+        version, about, rest = _offsets(file)
+        about["conf"][PARTITIONS] = str(partitions)
+        file.write_text("\n".join([version, json.dumps(about, separators=(",", ":")), *rest]), encoding="utf-8")
 
     def finish(self, into: Path) -> None:
         """Give the new folder the id of the query, which makes it one that can be started."""

@@ -73,8 +73,8 @@ def resume(frame: DataFrame, checkpoint: str | Path, into: str | Path, *, partit
     Raises
     ------
     CheckpointError
-        If another join wrote the checkpoint, if a query still runs on it, if the new folder exists, or if Spark keeps
-        the checkpoint in a form that cannot be carried on.
+        If another join wrote the checkpoint, if a query still runs on it or was cut off within a micro-batch, if the
+        new folder exists, or if Spark keeps the checkpoint in a form that cannot be carried on.
     ArgumentError
         If an argument is not what is accepted.
     SetupError
@@ -88,8 +88,8 @@ def resume(frame: DataFrame, checkpoint: str | Path, into: str | Path, *, partit
     Notes
     -----
     The new query has the id of the old one and goes on with the number of its next micro-batch, so that a sink that
-    remembers what it has written recognises it.  A micro-batch that the old query had planned and not committed is done
-    again by the new one, with the same rows.  Never start both: each would write what the other does.
+    remembers what it has written recognises it.  A micro-batch that the old query had planned and not committed must be
+    done first, by that query: its sink may have it already.  Never start both: each would write what the other does.
 
     A folder whose making was cut off cannot be started; remove it and begin again.
 
