@@ -19,9 +19,10 @@ LEVELS = """
     errors
     conditions
     columns                                 reference  datasets
-    family      checkpoints  reports
+    family      inventory
+    checkpoints reports
     families    watch
-    plan        statements
+    plan        statements   contents  moving
     spark
     api
     jobs

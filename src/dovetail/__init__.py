@@ -43,7 +43,9 @@ if TYPE_CHECKING:
     from dovetail.spark.listening import listen
     from dovetail.spark.metrics import metrics
     from dovetail.spark.queries import check_checkpoint
+    from dovetail.spark.resume import resume
     from dovetail.spark.runtime.session import session
+    from dovetail.spark.state import state
     from dovetail.spark.watermarks import watermarked
 
 __version__ = "0.1.0"
@@ -86,8 +88,10 @@ __all__ = [
     "prefer",
     "quality",
     "register_order",
+    "resume",
     "session",
     "sql",
+    "state",
     "theta_join",
     "watermarked",
     "window_join",
@@ -107,7 +111,9 @@ _MODULES = {
     "dovetail.spark.listening": ("listen",),
     "dovetail.spark.metrics": ("metrics",),
     "dovetail.spark.queries": ("check_checkpoint",),
+    "dovetail.spark.resume": ("resume",),
     "dovetail.spark.runtime.session": ("session",),
+    "dovetail.spark.state": ("state",),
 }  # fmt: skip
 _HOMES = {name: module for module, names in _MODULES.items() for name in names}
 

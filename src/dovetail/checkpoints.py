@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from dovetail.conditions.durations import in_words
 from dovetail.errors import CheckpointError
+from dovetail.inventory import StateLayout
 
 FORMAT = 2
 """Version of what stored state looks like; a reader refuses any other."""
@@ -52,28 +53,36 @@ class CheckpointHeader:
     """
 
     parts: tuple[tuple[str, str], ...] = ()
+    layout: StateLayout | None = None
+    """What the state looks like, for whoever reads it without the join.  It identifies nothing: lateness is in it."""
 
     @classmethod
-    def of(cls, parts: Mapping[str, str]) -> CheckpointHeader:
+    def of(cls, parts: Mapping[str, str], layout: StateLayout | None = None) -> CheckpointHeader:
         """The header of a join with these parts."""
-        return cls(tuple((name, _short(text)) for name, text in parts.items()))
+        return cls(tuple((name, _short(text)) for name, text in parts.items()), layout)
 
     def stored(self) -> bytes:
         """What a cell stores."""
-        return json.dumps({"format": FORMAT, "join": dict(self.parts)}).encode()
+        about: dict[str, object] = {"format": FORMAT, "join": dict(self.parts)}
+        if self.layout is not None:
+            about["layout"] = self.layout.stored()
+        return json.dumps(about).encode()
+
+    @classmethod
+    def read(cls, stored: bytes) -> CheckpointHeader:
+        """A stored header of the present format; refuses any other."""
+        about = _read(stored)
+        _check_format(about)
+        join = about.get("join")
+        parts = tuple((str(name), str(text)) for name, text in join.items()) if isinstance(join, dict) else ()
+        return cls(parts, StateLayout.read(about.get("layout")))
 
     def check(self, stored: bytes | None) -> None:
         """Refuse state with another header, or with none."""
         if stored == self.stored():
             return
         about = _read(stored)
-        if about.get("format") != FORMAT:
-            raise CheckpointError(
-                f"the checkpoint holds state of format {about.get('format')}; "
-                f"this version of Dovetail reads format {FORMAT}",
-                accepted=f"a checkpoint of format {FORMAT}",
-                hint="run the query with the version of Dovetail that wrote it, or start from a new checkpoint",
-            )
+        _check_format(about)
         before, now = about.get("join"), dict(self.parts)
         differences = _differences(before if isinstance(before, dict) else {}, now)
         if differences:
@@ -100,10 +109,24 @@ def check_headers(expected: Sequence[CheckpointHeader], stored: Sequence[bytes])
       accepted: the join that wrote the checkpoint
       hint: take the change back, or start this join from a new checkpoint
     """
-    changed = [header for header in expected if header.stored() not in stored]
-    known = {header.stored() for header in expected}
-    for header, other in zip(changed, (one for one in stored if one not in known), strict=False):
+    known = [json.loads(header.stored()).get("join") for header in expected]
+    found = [_read(one).get("join") for one in stored]
+    changed = [header for header, join in zip(expected, known, strict=True) if join not in found]
+    others = [one for one, join in zip(stored, found, strict=True) if join not in known]
+    for header, other in zip(changed, others, strict=False):
         header.check(other)
+    for one in stored:
+        _check_format(_read(one))
+
+
+def _check_format(about: Mapping[str, object]) -> None:
+    if about.get("format") != FORMAT:
+        raise CheckpointError(
+            f"the checkpoint holds state of format {about.get('format')}; "
+            f"this version of Dovetail reads format {FORMAT}",
+            accepted=f"a checkpoint of format {FORMAT}",
+            hint="run the query with the version of Dovetail that wrote it, or start from a new checkpoint",
+        )
 
 
 def _read(stored: bytes | None) -> dict[str, object]:

@@ -52,7 +52,7 @@ JOINS = {
     "theta_join": {"on": "R.id < S.id"},
     "window_join": {"on": "R.id = S.id", "time": "t", "within": 5},
 }
-OTHERS = ("check_checkpoint", "estimates", "explain", "metrics", "quality", "sql", "watermarked")
+OTHERS = ("check_checkpoint", "estimates", "explain", "metrics", "quality", "resume", "sql", "state", "watermarked")
 
 
 def parameters(function):

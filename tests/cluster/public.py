@@ -210,6 +210,22 @@ def _check_checkpoint(spark, folder: Path) -> list[str]:
     return [*str(caught.value).splitlines(), f"{total['rows']} rows, {total['results']} results"]
 
 
+def _state(spark, folder: Path) -> list[str]:
+    joined = dt.theta_join(streams(spark, folder, "AB"), on="A.x < B.x", window=1000)
+    with tempfile.TemporaryDirectory() as place:
+        writer = joined.writeStream.format("noop").option("checkpointLocation", place)
+        assert writer.trigger(availableNow=True).start().awaitTermination(900)
+        held = dt.state(spark, place).where("input IS NOT NULL").groupBy("input").agg({"rows": "sum"}).collect()
+    return sorted(f"{row[0]}: {row[1]} rows" for row in held)
+
+
+def _resume(spark, folder: Path) -> list[str]:
+    """What it does needs the files of the driver; what it refuses, it refuses everywhere."""
+    with pytest.raises(dt.ArgumentError) as caught:
+        dt.resume(dt.theta_join(tables(spark, folder, "AB"), on="A.x < B.x"), folder, folder)
+    return str(caught.value).splitlines()
+
+
 def _watermarked(spark, folder: Path) -> list[str]:
     reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
     raw = {name: reader.parquet(str(folder / name)) for name in "AB"}
@@ -319,8 +335,10 @@ PUBLIC: dict[str, Case] = {
     "prefer": _best(dt.prefer(larger()), dt.closest("n", within=3)),
     "quality": _quality,
     "register_order": _order,
+    "resume": _resume,
     "session": _session,
     "sql": _sql,
+    "state": _state,
     "theta_join": _joins("theta, batch", "theta, stream", "theta, a stream beside a table"),
     "watermarked": _watermarked,
     "window_join": _joins("window, batch", "window, stream"),

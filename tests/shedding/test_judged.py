@@ -15,7 +15,8 @@ from tests.window.harness import flat, make_plan
 from tests.window.shapes import cases
 from tests.window.test_stream import spec_of
 
-from dovetail.families.shedding.control import SEGMENT, Control
+from dovetail.families.shedding.control import Control
+from dovetail.families.shedding.inventory import CONTROL
 from dovetail.families.shedding.optimizer.model import build_model
 from dovetail.families.shedding.recall import Missed, judged_matches, recall_interval
 from dovetail.families.shedding.scout import MOST_PAIRS, SCOUT_SHARE, drawn, kept_rate
@@ -286,7 +287,7 @@ def test_control_of_an_older_version_is_taken_up():
     control.learned.pairs += 3
     stored = control.batch()
     older = stored.filter(pa.compute.not_equal(stored.column("name"), "candidates"))
-    taken = Control.load(slices, {SEGMENT: older})
+    taken = Control.load(slices, {CONTROL: older})
     assert taken.learned.drivers.tolist() == [7, 7]
     assert taken.learned.pairs.min() == 3
     assert not taken.learned.candidates.any()

@@ -156,13 +156,14 @@ def run_stream(
     *,
     flush: int | None = None,
     make: Make = kernel_of,
+    state: Mapping[int, dict[str, bytes]] | None = None,
 ) -> Joined:
     """The join of streams.  State passes through its stored form after every call, as if each were a restart.
 
-    With `flush`, every input comes to that time in the end, without a row.
+    With `flush`, every input comes to that time in the end, without a row.  It may begin with the state of another run.
     """
     whole = [flat(spec, side, tables[alias]) for side, alias in enumerate(spec.aliases)]
-    joined = Joined()
+    joined = Joined(state={number: dict(segments) for number, segments in (state or {}).items()})
     last = [] if flush is None else [[(side, ()) for side in spec.sides]]
     for at, batch in enumerate([*schedule, *last]):
         arrived: dict[int, list[tuple[int, bytes]]] = {}

@@ -1,4 +1,4 @@
-"""The command line: ``dovetail demo``, ``run``, ``explain``, ``top``, ``watch``, ``warm``, ``ship`` and so on."""
+"""The command line: ``dovetail demo``, ``run``, ``explain``, ``top``, ``watch``, ``state``, ``warm`` and so on."""
 
 from __future__ import annotations
 
@@ -197,6 +197,37 @@ def watch(
             _fail(str(error), None, USAGE)
         except (OSError, sqlite3.Error) as error:
             _fail(str(error), None, FAILED)
+
+
+@app.command()
+def state(
+    checkpoint: Annotated[str, typer.Argument(help="The checkpoint of a streaming query.", show_default=False)],
+    cells: Annotated[bool, typer.Option("--cells", help="List the largest cells.")] = False,
+    samples: Annotated[int, typer.Option(min=0, max=1000, help="Rows of each cell and input to show.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Everything as one JSON object.")] = False,
+) -> None:
+    """Show what a streaming join holds: rows, bytes, times, skew, and what goes next.  The query may run meanwhile."""
+    from dovetail.command import state as looking
+
+    with _reporting("dovetail-state-") as log:
+        looking.run(Console(), checkpoint, log, cells=cells, samples=samples, as_json=as_json)
+
+
+@app.command()
+def migrate(
+    old: Annotated[str, typer.Argument(help="The checkpoint of a query that has stopped.", show_default=False)],
+    new: Annotated[str, typer.Argument(help="The checkpoint to make, a folder that is not there.", show_default=False)],
+    partitions: Annotated[int, typer.Option(min=1, max=100_000, help="State partitions of the new checkpoint.")],
+) -> None:
+    """Make a checkpoint from which a streaming join goes on where it stopped, in other partitions.
+
+    The old checkpoint is only read.  A window join is then started with partitions= as many, or in a session with as
+    many shuffle partitions.
+    """
+    from dovetail.command import migrate as moving
+
+    with _reporting("dovetail-migrate-") as log:
+        moving.run(Console(), old, new, partitions, log)
 
 
 @app.command()

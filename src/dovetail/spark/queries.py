@@ -74,12 +74,21 @@ def check_checkpoint(frame: DataFrame, path: str | Path) -> None:
 
 def stored_headers(spark: SparkSession, path: str) -> list[bytes]:
     """The headers that the joins of a query have stored in its checkpoint, in the order of Spark's operators."""
+    return [
+        header
+        for operator in stateful_operators(spark, path)
+        for header in stored_header(spark, path, operator.operatorId)
+    ]
+
+
+def stateful_operators(spark: SparkSession, path: str, *, joins_only: bool = True) -> list[Any]:
+    """What Spark says of the operators in a checkpoint that may be joins, in their order; none where nothing is."""
     operators = _read(spark.read.format("state-metadata"), path)
-    numbers = sorted({row.operatorId for row in operators if row.operatorName.startswith(_STATEFUL)})
-    return [header for number in numbers for header in _stored_header(spark, path, number)]
+    joins = [row for row in operators if not joins_only or row.operatorName.startswith(_STATEFUL)]
+    return sorted(joins, key=lambda row: row.operatorId)
 
 
-def _stored_header(spark: SparkSession, path: str, operator: int) -> list[bytes]:
+def stored_header(spark: SparkSession, path: str, operator: int) -> list[bytes]:
     """The header of one cell: all cells of a join have the same."""
     reader = spark.read.format("statestore").option("operatorId", operator).option("stateVarName", SEGMENTS_STATE)
     rows = _read(reader, path, lambda state: state.where(F.col("user_map_key.name") == HEADER).limit(1))

@@ -28,6 +28,7 @@ from dovetail.columns.segments import binary_column, blocks, cast_columns, nulls
 from dovetail.columns.structs import Nested, nest
 from dovetail.errors import SetupError
 from dovetail.family import Router, StreamKernel
+from dovetail.inventory import StateLayout
 from dovetail.spark.carriers import arrow_type, carried_fields, restored
 from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Stage
@@ -50,7 +51,7 @@ PACKED_RESULTS = T.StructType(
 )
 """What leaves them: segments of results, and on a row of their own the counters of the call."""
 
-_MAP_STATE = (SEGMENTS_STATE, "name string", "segment binary")
+MAP_STATE = (SEGMENTS_STATE, "name string", "segment binary")
 """The map in which a cell keeps its segments: its name, its keys and its values."""
 _PARTITION_BITS = 33
 """Arrival positions count the rows of a partition in their low bits, as Spark's own row ids do."""
@@ -116,7 +117,7 @@ class CellProcessor(StatefulProcessor):
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before the first cell of a task."""
-        self.open(handle, handle.getMapState(*_MAP_STATE))
+        self.open(handle, handle.getMapState(*MAP_STATE))
 
     def open(self, handle: StatefulProcessorHandle, segments: Any) -> None:
         """Begin a task with the state that Spark keeps for it."""
@@ -154,7 +155,7 @@ class CellProcessor(StatefulProcessor):
             kernel.push(side, rows)
         for batch in kernel.results():
             yield Row(**{SEGMENT: pack(batch).to_pybytes(), COUNTERS: None})
-        self._save(kernel, has_header=stored.has_header)
+        self._save(kernel, has_header=stored.header == self._mark.stored())
         counts = [kernel.counters[name] for name in self._metrics]
         yield Row(**{SEGMENT: None, COUNTERS: counts})
 
@@ -165,6 +166,7 @@ class CellProcessor(StatefulProcessor):
         for name, rows in changes.stored.items():
             self._segments.updateValue((name,), (pack(rows).to_pybytes(),))
         if changes.stored and not has_header:
+            # Also over one that an earlier version wrote, or a run with another lateness: the join is the same.
             self._segments.updateValue((HEADER,), (self._mark.stored(),))
         wake = kernel.wake_at()
         if wake is not None:
@@ -186,7 +188,7 @@ def opened_on_workers(cell: CellProcessor) -> StatefulProcessor:
             self._content = content
 
         def init(self, handle: StatefulProcessorHandle) -> None:
-            self._handle, self._segments = handle, handle.getMapState(*_MAP_STATE)
+            self._handle, self._segments = handle, handle.getMapState(*MAP_STATE)
             self._cell: Any = None
 
         def _opened(self) -> Any:
@@ -215,9 +217,10 @@ class StoredSegments(Mapping[str, pa.RecordBatch]):
         self._segments = segments
         self._names: list[str] | None = None
         # Before anything is opened: another format may not be Arrow at all.
-        self.has_header = bool(segments.containsKey((HEADER,)))
-        if self.has_header:
-            mark.check(bytes(segments.getValue((HEADER,))[0]))
+        self.header: bytes | None = None
+        if segments.containsKey((HEADER,)):
+            self.header = bytes(segments.getValue((HEADER,))[0])
+            mark.check(self.header)
         elif segments.exists():
             mark.check(None)
         else:
@@ -274,6 +277,7 @@ def run_kernel(
     event_time: bool = False,
     partitions: int | None = None,
     shape: Sequence[Nested] | None = None,
+    layout: StateLayout | None = None,
 ) -> DataFrame:
     """The rows that a kernel makes of packed inputs, streaming or static; a recorder takes its counters.
 
@@ -295,6 +299,8 @@ def run_kernel(
         Shuffle partitions of a static join, the session's by default.
     shape
         The structs that those columns come out as.
+    layout
+        What the state of a stream looks like, for those who read it without the join.
     """
     all_rows = packed[0]
     for other in packed[1:]:
@@ -306,7 +312,7 @@ def run_kernel(
         stage = _static_cell(make, recorder.names, types, schema.names)
         return recorder.run(all_rows, stage, schema, by=STREAM_CELL, shape=shape)
     _check_store(all_rows)
-    recorder.header = CheckpointHeader.of(join)
+    recorder.header = CheckpointHeader.of(join, layout)
     processor = opened_on_workers(CellProcessor(make, recorder.names, recorder.header))
     time_mode = "EventTime" if event_time else "None"
     results = transform_with_state(all_rows, STREAM_CELL, processor, PACKED_RESULTS, time_mode)

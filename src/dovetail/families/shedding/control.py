@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.families.shedding.budget import Budget
+from dovetail.families.shedding.inventory import CONTROL
 from dovetail.families.shedding.optimizer.model import Flags, Floats, Ints
 from dovetail.families.shedding.optimizer.orders import join_orders
 from dovetail.families.shedding.optimizer.statistics import Learned
@@ -22,7 +23,6 @@ from dovetail.families.shedding.slices import Slices
 from dovetail.families.shedding.spec import KEEP_UP, Shed
 from dovetail.families.shedding.throttle import UNIT, Expected, TimeModel, joining_room, load, throttled
 
-SEGMENT = "shedding"
 ENOUGH = 2e6
 """Comparisons from which on a plan can be compared with what was done."""
 OUTSIDE = 1.0
@@ -83,9 +83,9 @@ class Control:
     def load(cls, slices: Slices, state: Mapping[str, pa.RecordBatch]) -> Control:
         """Take up what an earlier call stored; where other slices were asked for since, learn again."""
         control = cls.new(slices)
-        if SEGMENT not in state:
+        if CONTROL not in state:
             return control
-        arrays = arrays_of(state[SEGMENT])
+        arrays = arrays_of(state[CONTROL])
         control.z, control.call, control.since = float(arrays["z"]), int(arrays["call"]), float(arrays["since"])
         control.keep, control.held = arrays["keep"], arrays["held"]
         control.wall = WallClock(*arrays["wall"].tolist())

@@ -25,6 +25,7 @@ import pyarrow as pa
 from dovetail.columns.hashing import GOLDEN
 from dovetail.columns.layout import CELL, EVENT_TIME, ROW, TURN, WEIGHT, columns_of, input_payload
 from dovetail.families.shedding.control import arrays_of, numbers_segment
+from dovetail.families.shedding.inventory import SCOUTING as SEGMENT
 from dovetail.families.shedding.kernel import ShredSearch
 from dovetail.families.shedding.memory import amount
 from dovetail.families.shedding.optimizer.model import Floats
@@ -49,7 +50,6 @@ SCOUT_SHARE = 0.2
 """The part of a memory limit that the scout may take."""
 SCOUTING = ("scouted_pairs", "scout_rows", "scout_bytes")
 """The counters of a scout: pairs for Spark to judge, rows of its sample, and what they take."""
-SEGMENT = "scouting"
 
 
 def kept_rate(inputs: int) -> float:

@@ -18,7 +18,8 @@ import pyarrow as pa
 from dovetail.columns.layout import PACKED_AT_HEADER
 from dovetail.families.shedding import unmet
 from dovetail.families.shedding.budget import Budget, Portion, Portions
-from dovetail.families.shedding.control import SEGMENT, Control, Pace, WallPace
+from dovetail.families.shedding.control import Control, Pace, WallPace
+from dovetail.families.shedding.inventory import CONTROL
 from dovetail.families.shedding.kernel import HarvestSearch, ShredSearch
 from dovetail.families.shedding.memory import (
     SHARE,
@@ -118,7 +119,7 @@ class SheddingKernel(WindowJoinKernel):
         self.counters["work"] = round(self.work)
         values = (self.missed.total, self.missed.variance, self.missed.event)
         self.counters |= {name: min(round(value), 1 << 60) for name, value in zip(RECALL, values, strict=True)}
-        changes.stored[SEGMENT] = control.batch()
+        changes.stored[CONTROL] = control.batch()
         return changes
 
     # ----------------------------------------------------------------------------------------------------------

@@ -23,11 +23,12 @@ import numpy as np
 
 from dovetail.columns.codes import HIGHEST, LOWEST, Mask
 from dovetail.families.window.encode import Index
+from dovetail.families.window.eviction import NEVER, closing_of, completed_expiry_of
 from dovetail.families.window.indexes import PartialMatches
 from dovetail.families.window.kernel import Search
 from dovetail.families.window.residual import residual_mask, settled_by_codes
 from dovetail.families.window.state import StoredSegment
-from dovetail.families.window.stream import NEVER, MatchBatch, NewRows, Origins, WindowJoinKernel
+from dovetail.families.window.stream import MatchBatch, NewRows, Origins, WindowJoinKernel
 
 
 @dataclass
@@ -100,26 +101,10 @@ class CompletingKernel(WindowJoinKernel):
 
     def _closing(self, watermarks: list[int]) -> list[int]:
         """For each input of the core the time before which its rows close their matches."""
-        hull, extras = self.spec.hull, self.spec.extras
-        return [
-            min(max(-NEVER, watermarks[extra] - int(hull[side, extra, 1])) for extra in extras if side != extra)
-            if side in self.spec.core
-            else -NEVER
-            for side in self.spec.sides
-        ]
+        return closing_of(self.spec.hull, self.spec.core, self.spec.extras, watermarks)
 
     def _expiry_at(self, watermarks: list[int]) -> list[int]:
-        expiry = super()._expiry_at(watermarks)
-        hull, core = self.spec.hull, self.spec.core
-        closing = self._closing(watermarks)
-        for extra in self.spec.extras:
-            # The matches that a row completes lie in its windows: once these are passed no more come, and once
-            # the last row that one of its inputs may bring to them would close them, they are closed.
-            last = [int(hull[extra, side, 1]) for side in core]
-            come = min(watermarks[side] - far for side, far in zip(core, last, strict=True))
-            closed = max(closing[side] - far for side, far in zip(core, last, strict=True))
-            expiry[extra] = max(-NEVER, min(come, closed))
-        return expiry
+        return completed_expiry_of(self.spec.hull, self.spec.core, self.spec.extras, watermarks)
 
     # ----------------------------------------------------------------------------------------------------------
     # Matches

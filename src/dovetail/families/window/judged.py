@@ -24,9 +24,10 @@ from dovetail.columns.layout import BLOCK, CELL, MATCH, RECORD, ROW, VERDICT, co
 from dovetail.columns.segments import concat, nulls
 from dovetail.families.window.completion import CompletingKernel
 from dovetail.families.window.encode import Index
+from dovetail.families.window.eviction import NEVER
 from dovetail.families.window.indexes import PartialMatches
 from dovetail.families.window.spec import WindowJoinSpec
-from dovetail.families.window.stream import NEVER, NewRows
+from dovetail.families.window.stream import NewRows
 
 IS_MATCH = -1
 """A record that is a match of the core.  Other records have the number of an extra input, whose row may complete

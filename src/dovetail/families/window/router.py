@@ -58,8 +58,10 @@ class WindowRouter:
         if spec.grid is not None:
             copied, slices = self._slices(spec.grid, kept)
             kept = kept.take(copied).append_column(SLICE, pa.array(slices))
-            group = _spread(group[copied]) ^ slices
-        parts = parts_by_cell(kept, np.mod(_spread(group), spec.cells), spec.cells)
+            group = group[copied]
+        else:
+            slices = None
+        parts = parts_by_cell(kept, cells_of(group, slices, spec.cells), spec.cells)
         unusable = np.flatnonzero(~usable)
         if side in spec.reported and unusable.size:
             null_key_rows = block.take(unusable)
@@ -106,6 +108,13 @@ class WindowRouter:
         copied = np.repeat(np.arange(rows.num_rows), counts)
         starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if counts.size else counts
         return copied, first[copied] + (np.arange(copied.size) - starts[copied])
+
+
+def cells_of(group: Index, slices: Index | None, cells: int) -> Index:
+    """The cell of each row, by the code of its keys and its slice."""
+    if slices is not None:
+        group = _spread(group) ^ slices
+    return np.mod(_spread(group), cells)
 
 
 def _spread(codes: Index) -> Index:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -20,12 +20,12 @@ from cachetools import LRUCache
 from dovetail.columns.codes import Mask
 from dovetail.columns.segments import concat
 from dovetail.families.window.encode import Index
+from dovetail.families.window.graph import WindowMatrix
 from dovetail.families.window.indexes import IndexedSegment
+from dovetail.families.window.inventory import HEAD
 from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.family import Changes
 
-HEAD = "head"
-"""The name under which the list of segments is stored."""
 CACHE_BYTES = 256 << 20
 """What a worker remembers of segments it has seen."""
 SMALL = 1 << 15
@@ -99,7 +99,7 @@ class CellState:
     def matched(self, stored: StoredSegment) -> Mask:
         """Which rows of a segment have matched so far."""
         if stored.name not in self.flags:
-            name = _flags_name(stored.name)
+            name = flags_name(stored.name)
             if name in self.state:
                 self.flags[stored.name] = self.state[name].column(0).to_numpy(zero_copy_only=False).copy()
             else:
@@ -117,19 +117,11 @@ class CellState:
         """Store new rows, cut into slices of time; slices of few rows stay together."""
         if rows.num_rows == 0:
             return
-        order = np.argsort(times, kind="stable")
-        slices = times[order] // self.slice_length
-        cuts = [0]
-        for begin in [*(np.flatnonzero(np.diff(slices)) + 1).tolist(), times.size]:
-            if begin - cuts[-1] >= SMALL or begin == times.size:
-                cuts.append(begin)
-        for begin, end in pairwise(cuts):
-            part = order[begin:end]
-            if part.size:
-                self._store(side, rows.take(part), times[part], None if matched is None else matched[part])
+        for part in in_slices(times, self.slice_length):
+            self._store(side, rows.take(part), times[part], None if matched is None else matched[part])
 
     def _store(self, side: int, rows: pa.RecordBatch, times: Index, matched: Mask | None) -> None:
-        name = f"{side}/{uuid.uuid4().hex}"
+        name = new_name(side)
         rows = rows.replace_schema_metadata(None)
         self.segments.append(StoredSegment(name, side, int(times.min()), int(times.max()), rows.num_rows, rows.nbytes))
         segment = IndexedSegment(self.spec, side, rows)
@@ -144,8 +136,7 @@ class CellState:
     @property
     def slice_length(self) -> int:
         """The length of a slice."""
-        hull = self.spec.hull
-        return max(1, int(max(abs(int(hull.min())), int(hull.max()))) // SLICES)
+        return slice_length(self.spec.hull)
 
     def evict(self, stored: StoredSegment) -> None:
         """Remove a segment."""
@@ -158,7 +149,7 @@ class CellState:
         if self.changes.stored.pop(stored.name, None) is None:
             self.changes.dropped.add(stored.name)
             if had_flags:
-                self.changes.dropped.add(_flags_name(stored.name))
+                self.changes.dropped.add(flags_name(stored.name))
 
     def merge(self, expiry: list[int]) -> list[int]:
         """Merge the segments of crowded slices, without rows of times before `expiry`; how many rows that evicted."""
@@ -185,20 +176,56 @@ class CellState:
     def finish(self) -> Changes:
         """All changes of this call, the list of segments among them."""
         for name in self._flagged:
-            self.changes.stored[_flags_name(name)] = pa.RecordBatch.from_arrays(
-                [pa.array(self.flags[name])], names=["matched"]
-            )
-        about: dict[str, object] = {"tops": self.max_times}
-        if self.next_row:
-            about["next row"] = self.next_row
-        columns = {name: [getattr(stored, name) for stored in self.segments] for name in _HEAD_SCHEMA.names}
-        head = pa.RecordBatch.from_pydict(columns, schema=_HEAD_SCHEMA)
-        self.changes.stored[HEAD] = head.replace_schema_metadata({"about": json.dumps(about)})
+            self.changes.stored[flags_name(name)] = flags_segment(self.flags[name])
+        self.changes.stored[HEAD] = head_segment(self.segments, self.max_times, self.next_row)
         return self.changes
 
 
-def _flags_name(name: str) -> str:
+def new_name(side: int) -> str:
+    """A name that no segment has had: workers remember segments by their names."""
+    return f"{side}/{uuid.uuid4().hex}"
+
+
+def flags_name(name: str) -> str:
+    """Where the flags of a segment are stored."""
     return f"{name}/matched"
+
+
+def flags_segment(matched: Mask) -> pa.RecordBatch:
+    """Which rows of a segment have matched."""
+    return pa.RecordBatch.from_arrays([pa.array(matched)], names=["matched"])
+
+
+def head_segment(segments: Sequence[StoredSegment], max_times: Sequence[int | None], next_row: int) -> pa.RecordBatch:
+    """The list of segments, how far each input has come, and the number of the next row where rows are numbered."""
+    about: dict[str, object] = {"tops": list(max_times)}
+    if next_row:
+        about["next row"] = next_row
+    columns = {name: [getattr(stored, name) for stored in segments] for name in _HEAD_SCHEMA.names}
+    head = pa.RecordBatch.from_pydict(columns, schema=_HEAD_SCHEMA)
+    return head.replace_schema_metadata({"about": json.dumps(about)})
+
+
+def slice_length(hull: WindowMatrix) -> int:
+    """The length of a slice of time."""
+    return max(1, int(max(abs(int(hull.min())), int(hull.max()))) // SLICES)
+
+
+def in_slices(times: Index, length: int) -> list[Index]:
+    """The numbers of rows in the order of time, cut where a slice begins; slices of few rows stay together.
+
+    Examples
+    --------
+    >>> [part.tolist() for part in in_slices(np.array([30, 10, 20]), 5)]
+    [[1, 2, 0]]
+    """
+    order = np.argsort(times, kind="stable")
+    slices = times[order] // length
+    cuts = [0]
+    for begin in [*(np.flatnonzero(np.diff(slices)) + 1).tolist(), times.size]:
+        if begin - cuts[-1] >= SMALL or begin == times.size:
+            cuts.append(begin)
+    return [order[begin:end] for begin, end in pairwise(cuts) if end > begin]
 
 
 _FIELDS: list[tuple[str, pa.DataType]] = [

@@ -25,14 +25,13 @@ from dovetail.columns.codes import Mask
 from dovetail.columns.layout import MAX_TIME_HEADER
 from dovetail.columns.segments import concat
 from dovetail.families.window.encode import Index, time_codes, usable_rows
+from dovetail.families.window.eviction import NEVER, expiry_of, watermarks_of
 from dovetail.families.window.indexes import IndexedInput, IndexedSegment, PartialMatches
 from dovetail.families.window.kernel import CHUNK, Search
 from dovetail.families.window.paper.published import published_matches
 from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.families.window.state import CellState, StoredSegment
 from dovetail.family import Changes
-
-NEVER = 1 << 63  # one more than the last time that there is
 
 
 def metric_names(aliases: Sequence[str]) -> tuple[str, ...]:
@@ -146,15 +145,7 @@ class WindowJoinKernel:
 
     def _watermarks(self, max_times: Sequence[int | None]) -> list[int]:
         """For each input the earliest time that is not late."""
-        lowest = np.iinfo(np.int64).min
-        watermarks = [
-            lowest if max_time is None else max(lowest, max_time - delay)
-            for max_time, delay in zip(max_times, self.spec.delays or [0] * len(max_times), strict=True)
-        ]
-        seen = [max_time for max_time in max_times if max_time is not None]
-        if self.spec.idle is not None and seen:
-            watermarks = [max(watermark, max(seen) - self.spec.idle) for watermark in watermarks]
-        return [int(watermark) for watermark in watermarks]
+        return watermarks_of(max_times, self.spec.delays or [0] * len(max_times), self.spec.idle)
 
     def _expiry(self) -> list[int]:
         """For each input the time before which its rows can match nothing that is still to come."""
@@ -163,13 +154,7 @@ class WindowJoinKernel:
         return self._expiry_at(self._watermarks(self._max_times))
 
     def _expiry_at(self, watermarks: list[int]) -> list[int]:
-        hull = self.spec.hull
-        return [
-            min(
-                max(-NEVER, watermarks[other] - int(hull[side, other, 1])) for other in self.spec.sides if other != side
-            )
-            for side in self.spec.sides
-        ]
+        return expiry_of(self.spec.hull, watermarks)
 
     # ----------------------------------------------------------------------------------------------------------
     # Matches

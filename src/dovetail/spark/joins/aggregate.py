@@ -17,9 +17,10 @@ from dovetail.columns.layout import CELL_NUMBER, COUNTERS, KEY, POINT_PAYLOAD, S
 from dovetail.columns.sampling import DENSE, SPARSE
 from dovetail.columns.structs import nest
 from dovetail.conditions.forms import Band, Equality, Inequality, Predicate
-from dovetail.conditions.names import quoted
+from dovetail.conditions.names import bare, quoted
 from dovetail.conditions.tokens import may_be_random
 from dovetail.errors import ArgumentError
+from dovetail.families.aggregate import inventory
 from dovetail.families.aggregate.join_stages import METRICS, RESULT, BroadcastStage, IndexStage, MergeStage, ResultStage
 from dovetail.families.aggregate.router import gathered, without_sample
 from dovetail.families.aggregate.stages import ANSWERING, ASKING, AnswerStage, FitStage, RouteStage
@@ -140,6 +141,13 @@ class _Columns:
             columns.append(hash_column(keys[: len(step.equalities)], f"{prefix}{len(keys)}"))
         return columns
 
+    def stored(self) -> tuple[list[str], list[str]]:
+        """What a stream stores of the matched rows and of those that ask: columns, or the texts they come from."""
+        step = self.spec.step
+        texts = [bare(key.sql) for key in step.point_keys]
+        texts += [f"aggregated {number + 1}" for number in range(len(self.spec.arguments))]
+        return texts, [field.name for _, field in self.asking.payload]
+
     def sources(self) -> tuple[Source | None, ...]:
         """Which asking keys are in the payload; a filter that hides keys makes them columns of their own."""
         keys = self.spec.step.box_keys
@@ -240,7 +248,8 @@ def _streamed(columns: _Columns, recorder: Recorder, join: Mapping[str, str], wi
     answers = columns.results()
     fields = [*columns.payload(), *(T.StructField(f"{RESULT}{at}", field.dataType) for at, field in enumerate(answers))]
     make = partial(AggregateKernel, stage, window.low, window.high)
-    rows = run_kernel(packed, make, recorder, fields, join, event_time=True)
+    layout = inventory.layout((plan.other, plan.by), columns.stored(), window.low, window.high)
+    rows = run_kernel(packed, make, recorder, fields, join, event_time=True, layout=layout)
     named = [f"{RESULT}{at} AS {quoted(field.name)}" for at, field in enumerate(answers)]
     return rows.selectExpr(*columns.asking.structs(POINT_PAYLOAD), *named)
 

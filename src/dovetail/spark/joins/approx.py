@@ -31,6 +31,7 @@ from dovetail.columns.layout import (
 from dovetail.columns.segments import binary_column, blocks, pack
 from dovetail.columns.spark_hash import placed
 from dovetail.columns.structs import Nested
+from dovetail.families.approx import inventory
 from dovetail.families.approx.router import cells_of, memory_shares, result_shares, rows_by_cell
 from dovetail.families.approx.spec import FACTS, RETURNED, ApproxSpec, fact_column
 from dovetail.families.approx.stream import BUDGET, METRICS, SHARE, ApproxKernel
@@ -114,7 +115,8 @@ def approx_frame(frames: Mapping[str, DataFrame], plan: ApproxPlan) -> DataFrame
     shape = [part for at, alias in enumerate(spec.aliases) for part in sides[alias].shape(input_payload(at))]
     shape.append(_sampling(spec))
     kernel, fields, join = partial(ApproxKernel, spec), _fields(sides, spec), identity(frames, plan.identity())
-    rows = run_kernel(packed, kernel, recorder, fields, join, partitions=plan.partitions, shape=shape)
+    layout = inventory.layout(plan.inputs, [frames[alias].columns for alias in plan.inputs])
+    rows = run_kernel(packed, kernel, recorder, fields, join, partitions=plan.partitions, shape=shape, layout=layout)
     if plan.rests:
         rows = recorder.finished(rows.filter(conjunction(plan.rests)))
     return attach(rows, handle)

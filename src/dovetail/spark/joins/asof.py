@@ -15,6 +15,7 @@ from dovetail.columns.structs import Nested, nest
 from dovetail.conditions.comparison import KeyType
 from dovetail.conditions.forms import Predicate, Term
 from dovetail.conditions.names import quoted
+from dovetail.families.asof import inventory
 from dovetail.families.asof.join_stages import METRICS, BroadcastStage, JoinStage, PairStage
 from dovetail.families.asof.judged import BroadcastCandidates, CandidateStage, FinishStage
 from dovetail.families.asof.router import CELLS, CellOfKeys, without_sample
@@ -276,13 +277,16 @@ def _streamed(flat: _Flat, recorder: Recorder) -> DataFrame:
         cells = CellOfKeys(spec.keys[side], CELLS) if plan.keyed else None
         packed.append(flat.sides[side].flat().mapInArrow(arrow_function(PackRows(side, cells)), PACKED_ROWS))
     join = identity(dict(zip(plan.inputs, flat.frames, strict=True)), plan.identity())
+    layout = inventory.layout(spec, plan.inputs, [frame.columns for frame in flat.frames])
     if spec.judged:
         stage = CandidateStage(spec)
         found = flat.candidates(stage).schema.fields[:-1]
-        pairs = run_kernel(packed, partial(CandidateKernel, stage), recorder, found, join, event_time=True)
+        kernel = partial(CandidateKernel, stage)
+        pairs = run_kernel(packed, kernel, recorder, found, join, event_time=True, layout=layout)
         return flat.judged(pairs, recorder)
     make = partial(AsofKernel, PairStage(spec))
-    return run_kernel(packed, make, recorder, flat.fields(), join, event_time=True, shape=flat.shape())
+    fields, shape = flat.fields(), flat.shape()
+    return run_kernel(packed, make, recorder, fields, join, event_time=True, shape=shape, layout=layout)
 
 
 _DRIVERS = {"stream": _streamed, "broadcast": _broadcast, "batch": _shuffled}

@@ -23,6 +23,7 @@ from dovetail.columns.layout import (
     columns_of,
     input_payload,
 )
+from dovetail.families.bestmatch import inventory
 from dovetail.families.bestmatch.outputs import METRICS, key_prefix, output_names
 from dovetail.families.bestmatch.router import cut_axes, static_routing
 from dovetail.families.bestmatch.spec import BestSpec
@@ -61,7 +62,10 @@ def best_frame(frames: Mapping[str, DataFrame], plan: BestPlan) -> DataFrame:
     event_time = spec.disorder == "watermark" or spec.max_age is not None
     fields = _fields(spec, sides, flat)
     join = identity(frames, plan.identity())
-    rows = run_kernel(packed, make, recorder, fields, join, event_time=event_time, partitions=plan.partitions)
+    layout = inventory.layout(spec, plan.inputs, [frame.columns for frame in frames.values()])
+    rows = run_kernel(
+        packed, make, recorder, fields, join, event_time=event_time, partitions=plan.partitions, layout=layout
+    )
     return attach(_finished(recorder, rows, sides, plan), handle)
 
 

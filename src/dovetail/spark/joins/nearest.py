@@ -28,6 +28,7 @@ from dovetail.conditions.names import quoted
 from dovetail.conditions.nearness import Distance
 from dovetail.conditions.tokens import may_be_random
 from dovetail.errors import UnsupportedTypeError
+from dovetail.families.nearest import inventory
 from dovetail.families.nearest.join_stages import DISTANCE, METRICS, RANK, BroadcastStage, MergeStage, ResultStage
 from dovetail.families.nearest.line import by_hash, for_everybody
 from dovetail.families.nearest.line_stages import LineFitStage, LineJoinStage, LineRouteStage
@@ -284,7 +285,9 @@ def _streamed(columns: _Columns, recorder: Recorder, join: Mapping[str, str]) ->
         cells = CellOfHash(stage.held(side) + stage.travelling(side)) if columns.spec.keys else None
         packed.append(columns.flat(side).flat().mapInArrow(arrow_function(PackRows(side, cells)), PACKED_ROWS))
     make = partial(NearestKernel, stage)
-    rows = run_kernel(packed, make, recorder, columns.flat_fields(), join, event_time=True)
+    names = [[field.name for _, field in side.payload] for side in columns.sides]
+    layout = inventory.layout(stage, columns.plan.inputs, names)
+    rows = run_kernel(packed, make, recorder, columns.flat_fields(), join, event_time=True, layout=layout)
     present = HAS_MATCH if columns.spec.keep else None
     structs = [
         *columns.sides[ASKING].structs(PAYLOADS[ASKING]),

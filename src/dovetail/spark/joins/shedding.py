@@ -36,6 +36,7 @@ from dovetail.families.shedding.stream_judged import (
 )
 from dovetail.families.window.spec import WindowJoinSpec
 from dovetail.families.window.stream import metric_names
+from dovetail.inventory import StateLayout
 from dovetail.plan.window_plan import WindowPlan
 from dovetail.spark.counters import fullest, named_sums
 from dovetail.spark.frames import Side, conjunction, with_structs
@@ -66,6 +67,7 @@ def scouted_results(
     sides: Mapping[str, Side],
     join: Mapping[str, str],
     recorder: Recorder,
+    layout: StateLayout,
 ) -> DataFrame:
     """Results of a sample, packed for the harvest as if they were one more input.
 
@@ -81,7 +83,7 @@ def scouted_results(
         for at, (_, field) in enumerate(sides[alias].payload)
     ]
     kernel = partial(ScoutKernel, _scouted(spec), shed=shed)
-    pairs = run_kernel(packed, kernel, recorder, [*payload, *told], join)
+    pairs = run_kernel(packed, kernel, recorder, [*payload, *told], join, layout=layout)
     structs = [one for at, alias in enumerate(plan.inputs) for one in sides[alias].structs(input_payload(at))]
     both = with_structs(pairs, structs, "#told", [field.name for field in told])
     results = both.filter(conjunction(plan.judged)).select("#told.*")

@@ -13,6 +13,7 @@ from dovetail.columns.structs import Nested
 from dovetail.conditions.comparison import Key
 from dovetail.conditions.durations import TimeWindow
 from dovetail.conditions.names import quoted
+from dovetail.families.theta import inventory
 from dovetail.families.theta.router import CELLS, CellOfTime
 from dovetail.families.theta.spec import WindowSpec
 from dovetail.families.theta.stream import METRICS, WindowKernel
@@ -36,7 +37,8 @@ def window_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan) -> DataFrame:
     fields, shape = _fields(emitted, spec), _shape(emitted, spec)
     join, kernel = identity(frames, plan.identity()), partial(WindowKernel, spec)
     event_time = isinstance(plan.window, TimeWindow)
-    rows = run_kernel(packed, kernel, recorder, fields, join, event_time=event_time, shape=shape)
+    layout = inventory.layout(spec, [frames[alias].columns for alias in plan.inputs])
+    rows = run_kernel(packed, kernel, recorder, fields, join, event_time=event_time, shape=shape, layout=layout)
     rests = [sql for step in plan.steps for sql in step.rests]
     if rests:
         rows = recorder.finished(rows.filter(conjunction(rests)))

@@ -14,6 +14,7 @@ from dovetail.columns.layout import HAS_ROW, RECORD, VERDICT, input_payload
 from dovetail.columns.structs import Nested, nest
 from dovetail.families.shedding.router import SheddingRouter
 from dovetail.families.shedding.spec import Harvest
+from dovetail.families.window import inventory
 from dovetail.families.window.completion import CompletingKernel
 from dovetail.families.window.judged import CandidateKernel, FinishStage, candidate_columns
 from dovetail.families.window.router import WindowRouter
@@ -69,6 +70,10 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
         shape += sides[spec.aliases[side]].shape(input_payload(side), present=present)
     join = identity(frames, plan.identity())
     fields = _fields(sides, spec)
+    layout = inventory.layout(
+        spec, [frames[alias].columns for alias in plan.inputs], tasks=plan.partitions,
+        family="window" if plan.shed is None else "shedding",
+    )  # fmt: skip
     if plan.scouted and isinstance(plan.shed, Harvest):
         scouting = scout_recorder(plan)
         handle.recorders.append(scouting)
@@ -76,23 +81,24 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
             _packed(sides[alias], scout_router(plan, plan.shed, at), streaming=True)
             for at, alias in enumerate(plan.inputs)
         ]
-        packed.append(scouted_results(sample, plan, plan.shed, sides, join, scouting))
+        packed.append(scouted_results(sample, plan, plan.shed, sides, join, scouting, layout))
     if plan.verdicts and streaming:
         found = _candidate_fields(sides, spec, undecided_columns(spec))
-        undecided = run_kernel(packed, kernel, recorder, found, join)
+        undecided = run_kernel(packed, kernel, recorder, found, join, layout=layout)
         deciding = Recorder(f"decided({','.join(plan.inputs)})", plan.partitions, streaming=True, names=DECISIONS)
         handle.recorders.append(deciding)
         pack = PackRows(0, cells=cell_of)
         judged = _judged(undecided, plan, sides).mapInArrow(arrow_function(pack), PACKED_ROWS)
         decision = partial(DecisionKernel, spec)
-        return attach(run_kernel([judged], decision, deciding, fields, join, shape=shape), handle)
+        rows = run_kernel([judged], decision, deciding, fields, join, shape=shape, layout=layout)
+        return attach(rows, handle)
     if plan.verdicts:
         candidates = run_kernel(
             packed, partial(CandidateKernel, spec), recorder,
             _candidate_fields(sides, spec, candidate_columns(spec)), join, partitions=plan.partitions,
         )  # fmt: skip
         return attach(recorder.finished(_finished(candidates, plan, sides, fields, shape)), handle)
-    rows = run_kernel(packed, kernel, recorder, fields, join, partitions=plan.partitions, shape=shape)
+    rows = run_kernel(packed, kernel, recorder, fields, join, partitions=plan.partitions, shape=shape, layout=layout)
     if plan.rests:
         rows = recorder.finished(rows.filter(conjunction(plan.rests)))
     return attach(rows, handle)

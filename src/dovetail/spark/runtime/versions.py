@@ -122,6 +122,18 @@ def transform_with_state(frame: DataFrame, column: str, processor: Any, schema: 
     )
 
 
+def load_state(frame: DataFrame, column: str, initial: DataFrame, processor: Any, time: str) -> DataFrame:
+    """A stream whose stateful processor begins with rows of state; nothing comes out of it."""
+    grouped: Any = frame.groupBy(column)
+    if not hasattr(grouped, _ROW_STATE):
+        raise SetupError(
+            f"{spark_version()} keeps the state of streams in a form that cannot be laid down anew",
+            accepted="PySpark 4.1 or newer, without Spark Connect",
+        )
+    begun = initial.groupBy(column)
+    return grouped.transformWithState(processor, "none int", "append", time, begun)  # type: ignore[no-any-return]
+
+
 def by_frames(processor: Any, names: list[str]) -> Any:
     """A processor of rows as one of Pandas frames.
 

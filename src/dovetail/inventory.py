@@ -1,0 +1,78 @@
+"""What a join says about its own state, so that others can read it: whose rows lie there, and when they may go.
+
+The header of every cell carries it as JSON (:mod:`dovetail.checkpoints`).  A family's ``inventory.py`` writes it and
+tells what the names of its segments mean; nothing here knows a join.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+FAMILIES = ("aggregate", "approx", "asof", "bestmatch", "nearest", "shedding", "theta", "window")
+"""Families with state; each has a module of the name ``inventory``."""
+
+
+@dataclass(frozen=True)
+class HeldInput:
+    """The rows of one input as they lie in the state."""
+
+    name: str
+    columns: tuple[str, ...]
+    """The names of the first columns of a stored row; what a join computed for itself lies behind them."""
+    time: int | None = None
+    """The position of the event time; -1 for the last column, None where there is none."""
+    reach: int | None = None
+    """How long after its own time a row may still be needed, in the units of the time; None where nothing bounds it."""
+
+
+@dataclass(frozen=True)
+class StateLayout:
+    """The state of a join.
+
+    Examples
+    --------
+    >>> layout = StateLayout("asof", (HeldInput("A", ("id", "ts"), 1), HeldInput("B", ("id", "ts"), 1, 5_000_000)))
+    >>> StateLayout.read(layout.stored()) == layout
+    True
+    >>> StateLayout.read({"family": "another"}) is None
+    True
+    """
+
+    family: str
+    inputs: tuple[HeldInput, ...]
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What only this family knows how to read, as JSON has it."""
+
+    def stored(self) -> dict[str, Any]:
+        """The layout as JSON has it."""
+        inputs = [
+            {"name": one.name, "columns": list(one.columns), "time": one.time, "reach": one.reach}
+            for one in self.inputs
+        ]
+        return {"family": self.family, "inputs": inputs, "facts": dict(self.facts)}
+
+    @classmethod
+    def read(cls, stored: object) -> StateLayout | None:
+        """A stored layout; None for that of a family which this version does not know, and where there is none."""
+        if not isinstance(stored, dict) or stored.get("family") not in FAMILIES:
+            return None
+        inputs = tuple(
+            HeldInput(one["name"], tuple(one["columns"]), one["time"], one["reach"]) for one in stored["inputs"]
+        )
+        return cls(stored["family"], inputs, stored["facts"])
+
+
+def by_reach(layout: StateLayout, watermark: int | None) -> list[int | None]:
+    """For each input the time before which no row is needed at a watermark; None where nothing says so.
+
+    Examples
+    --------
+    >>> by_reach(StateLayout("asof", (HeldInput("A", (), 0, 0), HeldInput("B", (), 0, 5), HeldInput("C", ()))), 100)
+    [100, 95, None]
+    """
+    return [
+        None if watermark is None or one.reach is None or one.time is None else watermark - one.reach
+        for one in layout.inputs
+    ]
