@@ -38,6 +38,6 @@ def explain(frame: DataFrame) -> None:
         routing   cells cut at quantiles of a 1/128 sample of both sides, read within the same action; 4 shuffle partitions of packed segments
     """  # noqa: E501
     from dovetail.plan.rendering import show
-    from dovetail.spark.metrics import handle_of
+    from dovetail.spark.selection import plan_text
 
-    show(handle_of(frame, "explain").plan.text())
+    show(plan_text(frame))

@@ -194,7 +194,9 @@ def attach(frame: DataFrame, handle: Handle) -> DataFrame:
     setattr(frame, _HANDLE, handle)
     for recorder in handle.recorders:
         if recorder.streaming:
-            _plans[recorder.name] = [*_plans.pop(recorder.name, []), handle.plan][-_PLANS_OF_A_NAME:]
+            # The plan of a selection takes the place of the plan that it is made of.
+            known = [one for one in _plans.pop(recorder.name, []) if one is not getattr(handle.plan, "plan", None)]
+            _plans[recorder.name] = [*known, handle.plan][-_PLANS_OF_A_NAME:]
     while len(_plans) > _PLANS:
         del _plans[next(iter(_plans))]
     return frame
