@@ -93,6 +93,10 @@ def test_rows_that_do_not_come_out_cannot_be_selected():
         read_item("bid", Row(COLUMNS, ["t"], how=" with how='semi'"))
 
 
+def test_a_bare_name_means_an_input_whose_rows_come_out():
+    assert [output.sql for output in read_item("id", Row(COLUMNS, ["t"]))] == ["`t`.`id` AS `id`"]
+
+
 def test_a_text_is_a_list_as_sql_has_it():
     assert split_items("t.id, greatest(t.x, q.y) AS most, 'a, b' AS text") == [
         "t.id",

@@ -303,7 +303,11 @@ def _resolved(names: list[str], row: Row, text: str) -> tuple[list[str] | None, 
         return None, _whole(aliases[0], row, text)
     if further:
         return None, set()
-    owners = [(alias, name) for alias in columns for name in _matching(first, columns[alias])]
+    everywhere = [(alias, name) for alias in columns for name in _matching(first, columns[alias])]
+    if row.open and len(everywhere) != 1:
+        return None, set(everywhere)
+    # The joined row has no columns of inputs whose rows do not come out.
+    owners = [one for one in everywhere if one[0] in row.outputs] or everywhere
     if len(owners) > 1:
         spelled = [f"{alias}.{name}" for alias, name in owners]
         raise ArgumentError(
@@ -313,8 +317,6 @@ def _resolved(names: list[str], row: Row, text: str) -> tuple[list[str] | None, 
         )
     if owners:
         return _column(*owners[0], rest, row, text)
-    if row.open:
-        return None, set()
     if aliases:
         raise unknown_column(rest[0], aliases[0], columns[aliases[0]], where=f"select={text!r}")
     if rest:

@@ -36,7 +36,7 @@ def used_columns(
         return None
     if any(star.alias is None for star in block.stars) or any(join.natural for join in block.joins):
         return None
-    named = mentioned([statement.text], facts.columns, stars=False)
+    named = mentioned([_outside(statement.text, block)], facts.columns, stars=False)
     for call in calls:
         texts = list(texts_of(call.options))
         for one in call.inputs:
@@ -51,6 +51,16 @@ def used_columns(
         needed = [name for at, name in enumerate(own) if name in named[alias] or (alias in deciding and at <= last)]
         kept[alias] = tuple(needed or own[:1])
     return None if all(len(kept[alias]) == len(own) for alias, own in facts.columns.items()) else kept
+
+
+def _outside(text: str, block: Block) -> str:
+    """A statement without what cannot mean columns of a SELECT: subqueries of its FROM, and the WITH in front of it."""
+    apart = [relation.slice for relation in block.relations if relation.separate]
+    apart += [table for scope in block.scopes for table in scope.tables]
+    for one in apart:
+        if not one.start <= block.slice.start < block.slice.stop <= one.stop:
+            text = text[: one.start] + " " * (one.stop - one.start) + text[one.stop :]
+    return text
 
 
 def _deciding(calls: Sequence[JoinCall]) -> frozenset[str]:
