@@ -126,6 +126,19 @@ def theta_join(
     |  P2|  L2|
     +----+----+
     <BLANKLINE>
+
+    With `select`, columns in place of structs, and no other columns on the way:
+
+    >>> dt.theta_join({"phone": phones, "laptop": laptops}, on="phone.price > laptop.price",
+    ...     select=["phone.name", "phone.price - laptop.price AS more"]).orderBy("name", "more").show()
+    +----+----+
+    |name|more|
+    +----+----+
+    |  P1| 100|
+    |  P1| 500|
+    |  P2| 100|
+    +----+----+
+    <BLANKLINE>
     """
     from dovetail.spark.frames import check_inputs
     from dovetail.spark.joins.conditions import condition_text
