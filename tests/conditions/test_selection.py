@@ -97,6 +97,10 @@ def test_a_bare_name_means_an_input_whose_rows_come_out():
     assert [output.sql for output in read_item("id", Row(COLUMNS, ["t"]))] == ["`t`.`id` AS `id`"]
 
 
+def test_a_column_of_the_join_may_be_called_like_an_input_whose_rows_do_not_come_out():
+    assert [output.sql for output in read_item("q", Row(COLUMNS, ["t"], ["q"]))] == ["q AS `q`"]
+
+
 def test_a_text_is_a_list_as_sql_has_it():
     assert split_items("t.id, greatest(t.x, q.y) AS most, 'a, b' AS text") == [
         "t.id",

@@ -51,7 +51,7 @@ STATEMENTS = {
     "SELECT a.c8, q.n FROM a JOIN (SELECT ref, y, c9 AS n FROM b) q ON a.x BETWEEN q.y - 1 AND q.y": {"a": 2, "q": 2},
     f"WITH j AS (SELECT a.id, b.c2 FROM {NEAR}) SELECT * FROM j": {"a": 2, "b": 2},
     f"SELECT id FROM (SELECT a.id, b.k FROM {NEAR} ORDER BY b.c11, a.id) WHERE k = 1": {"a": 2, "b": 3},
-    f"SELECT a.id, l.v FROM {NEAR}, LATERAL (SELECT b.c10 + 1 AS v) l": {"a": 2, "b": 2},
+    f"SELECT a.id, l.v FROM {NEAR}, LATERAL (SELECT b.c10 + 1 AS v) l": {},
     f"SELECT transform(array(b.k), v -> v + a.id) AS t FROM {NEAR}": {"a": 2, "b": 2},
     f"SELECT a.id FROM {NEAR} LEFT SEMI JOIN c ON b.c1 < c.z AND c.c0 = 0": {"a": 2, "b": 2, "c": 2},
     "SELECT a.id, b.c0 FROM a FULL JOIN b ON a.x < b.y AND a.c1 = 3": {"a": 3, "b": 2},
@@ -68,10 +68,9 @@ def test_a_pruned_statement_gives_what_spark_gives(spark, wide, statement):
     assert ours.schema.simpleString() == theirs.schema.simpleString()
     assert sorted(map(str, ours.collect())) == sorted(map(str, theirs.collect()))
     found = kept(ours)
-    assert {alias: found[alias] for alias in STATEMENTS[statement] if alias in found} == {
-        alias: count for alias, count in STATEMENTS[statement].items() if alias in found
-    }
-    assert found
+    # Spark keeps what it does well, and prunes it itself.
+    assert found == {alias: count for alias, count in STATEMENTS[statement].items() if alias in found}
+    assert bool(found) == bool(STATEMENTS[statement])
 
 
 def named(statement: str, name: str) -> bool:
@@ -111,6 +110,6 @@ def test_a_stream_finds_its_time_column_without_its_name(spark):
     """What the decision looks at is the whole relation, also where the statement names little of it."""
     source = spark.readStream.format("rate").load().selectExpr("timestamp AS ts", "value AS v", "value * 2 AS w")
     frames = {name: source.withWatermark("ts", "1 second") for name in "AB"}
-    joined = dt.sql("SELECT A.v FROM A, B WHERE A.v = B.v WINDOW = 10 SECONDS", **frames)
+    joined = dt.sql("SELECT A.v FROM A, B WINDOW = 10 SECONDS WHERE A.v = B.v", **frames)
     assert joined.columns == ["v"]
     assert kept(joined) == {"A": 2, "B": 2}

@@ -299,7 +299,7 @@ def _resolved(names: list[str], row: Row, text: str) -> tuple[list[str] | None, 
         own = _matching(rest[0], columns[aliases[0]])
         if own:
             return _column(aliases[0], own[0], rest[1:], row, text)
-    if aliases and not rest:
+    if aliases and not rest and (aliases[0] in row.outputs or not further):
         return None, _whole(aliases[0], row, text)
     if further:
         return None, set()

@@ -14,8 +14,8 @@ from dovetail.jobs.job import AVAILABLE_NOW, Input, Job, Join
 from dovetail.jobs.positions import Node
 from dovetail.spark import queries
 from dovetail.spark.metrics import handle_of, metrics
+from dovetail.spark.plan_text import plan_text
 from dovetail.spark.runtime.failures import ANALYSIS_ERRORS, SPARK_ERRORS, brief
-from dovetail.spark.selection import plan_text
 from dovetail.spark.sources import analysed, read_frame, reader, start_query, write_frame
 from dovetail.spark.sql import statement_frame
 from dovetail.spark.watermarks import watermarked

@@ -13,13 +13,11 @@ from typing import Any
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
 
 from dovetail.conditions.names import quoted, readable
 from dovetail.conditions.selection import ACCEPTED, Row, mentioned, read_item, split_items, stands_alone, texts_of
 from dovetail.errors import ArgumentError, DovetailError, PredicateError, listing
-from dovetail.plan.selection import SelectedPlan, Travelling, inserted, wide_line
-from dovetail.plan.sql import StatementPlan
+from dovetail.plan.selection import SelectedPlan, Travelling
 from dovetail.spark.frames import frames_of
 from dovetail.spark.joins.conditions import column_text, condition_text, spark_name
 from dovetail.spark.metrics import Handle, attach, handle_of
@@ -74,20 +72,6 @@ def pruned(frame: DataFrame, names: Sequence[str]) -> DataFrame:
     if len(names) == len(own) or any(folded.count(name.casefold()) > 1 for name in names):
         return frame
     return frame.select(*map(quoted, names))
-
-
-def plan_text(frame: DataFrame) -> str:
-    """What a join will do, in words, with a line about inputs whose rows are wide."""
-    plan = handle_of(frame, "explain").plan
-    wide = wide_line(
-        {
-            field.name: len(field.dataType.fields)
-            for field in frame.schema.fields
-            if isinstance(field.dataType, T.StructType) and field.name in plan.inputs
-        }
-    )
-    selects = isinstance(plan, SelectedPlan | StatementPlan)
-    return plan.text() if wide is None or selects else inserted(plan.text(), [wide])
 
 
 def _items(select: object) -> list[str | Column]:
