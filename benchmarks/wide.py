@@ -24,7 +24,7 @@ from _timing import console, show, turns
 
 CORES = 2
 SPAN = 1_000_000.0
-WARM, TIMES = 5, 7
+WARM, TIMES = 5, 5
 SLOW_WARM, SLOW_TIMES = 1, 2
 CLAIM = 1.2
 SELECTED = ("t.id", "t.c7", "t.s1", "q.id AS other", "q.v - t.v AS gap")
