@@ -49,7 +49,11 @@ def selected_join(
     travelling = {
         alias: _travelling(alias, names, shown[alias], used[alias], deciding) for alias, names in columns.items()
     }
-    joined = join({alias: pruned(frame, travelling[alias].names) for alias, frame in frames.items()}, **options)
+    try:
+        joined = join({alias: pruned(frame, travelling[alias].names) for alias, frame in frames.items()}, **options)
+    except DovetailError:
+        join(frames, **options)  # whose message knows all columns
+        raise
     try:
         result = _applied(joined, items, frames, columns, options)
     except DovetailError:
