@@ -14,7 +14,7 @@ import shutil
 import tempfile
 from pathlib import Path
 from statistics import median
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import duckdb
 import numpy as np
@@ -22,6 +22,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import typer
 from _timing import console, show, turns
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 CORES = 2
 SPAN = 1_000_000.0
@@ -55,14 +58,14 @@ def make_data(folder: Path, rows: int, columns: int) -> None:
 class Ways:
     """The ways to the same rows; each returns how many there are."""
 
-    def __init__(self, folder: Path, rows: int, columns: int) -> None:
+    def __init__(self, folder: Path, rows: int, columns: int, spark: SparkSession | None = None) -> None:
         import dovetail as dt
 
         self.dt = dt
         self.paths = {side: str(folder / f"{side}-{rows}-{columns}.parquet") for side in "tq"}
         width = 0.222 * 4_000_000 / rows  # about 1.78 matches a row, whatever the number of rows
         self.on = f"t.v BETWEEN q.v - {width:.9f} AND q.v + {width:.9f}"
-        self.spark = dt.session(
+        self.spark = spark or dt.session(
             "wide-benchmark",
             master=f"local[{CORES}]",
             driver_memory="6g",
@@ -137,7 +140,7 @@ def main(
         )
         # All columns take so long that a tenth of the rows has to do, beside `select=` on the same.
         make_data(place, rows // 10, columns)
-        tenth = Ways(place, rows // 10, columns)
+        tenth = Ways(place, rows // 10, columns, ways.spark)
         slow, also = turns(
             {"select=, a tenth": (tenth.selected, SLOW_WARM), "all columns, a tenth": (tenth.whole, SLOW_WARM)},
             times=SLOW_TIMES,
