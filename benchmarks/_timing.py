@@ -27,7 +27,13 @@ def race(engines: Mapping[str, tuple[Action, int]], *, times: int) -> tuple[dict
     times
         Runs of each that count.
     """
-    seconds: dict[str, float] = {}
+    laps, rows = turns(engines, times=times)
+    return {engine: min(every) for engine, every in laps.items()}, rows
+
+
+def turns(engines: Mapping[str, tuple[Action, int]], *, times: int) -> tuple[dict[str, list[float]], dict[str, int]]:
+    """All seconds of each engine, in the order of its turns, and the rows it found; arguments as those of `race`."""
+    seconds: dict[str, list[float]] = {engine: [] for engine in engines}
     rows: dict[str, int] = {}
 
     def timed(engine: str, what: str) -> float:
@@ -43,7 +49,7 @@ def race(engines: Mapping[str, tuple[Action, int]], *, times: int) -> tuple[dict
             timed(engine, "warm-up")
     for _ in range(times):
         for engine in engines:
-            seconds[engine] = min(timed(engine, "run"), seconds.get(engine, float("inf")))
+            seconds[engine].append(timed(engine, "run"))
     return seconds, rows
 
 

@@ -320,3 +320,22 @@ def test_places_do_not_depend_on_the_order_of_rows(on, sampled, data, values):
     first = homes(flat)
     assert sorted(first) == list(range(flat.num_rows))
     assert homes(flat.take(pa.array(order))) == first
+
+
+@pytest.mark.parametrize("condition", CONDITIONS.values(), ids=CONDITIONS)
+@given(tables, st.integers(1, 9), st.integers(1, 40), st.booleans())
+def test_every_row_sent_is_a_row_or_a_counted_copy(condition, made, partitions, block_rows, few):
+    """Copies are what is sent beyond the rows that have a place; rows whose box is empty have none."""
+    left, right = made
+    knobs = Knobs(partitions=partitions, block_rows=block_rows, cell_rows=3 if few else 1 << 20)
+    found = join(condition, left, right, knobs=knobs)
+    sent = found.total("rows_points") + found.total("rows_boxes")
+    placed = sent - found.total("copies")
+    assert placed <= left.num_rows + right.num_rows
+    assert 0 <= found.total("copies") <= sent
+    matched = {("R", r) for r, _ in found.pairs} | {("S", s) for _, s in found.pairs}
+    assert placed >= len(matched)
+    if condition in (CONDITIONS["band"], CONDITIONS["key"], CONDITIONS["less"]):
+        assert placed == left.num_rows + right.num_rows  # no NULL, and no range is empty
+    load = max((counts["task_load"] for counts in found.counters), default=0)
+    assert load == 2 * max((counts["task_rows"] for counts in found.counters), default=0) or found.pairs

@@ -35,6 +35,7 @@ def aggregate_join(
     partitions: int | None = None,
     broadcast: Broadcast = None,
     sample: bool = True,
+    select: str | Column | Sequence[str | Column] | None = None,
     **named: DataFrame | str,
 ) -> DataFrame:
     """Aggregate, for each row of one input, over the rows of another that it matches, without forming the pairs.
@@ -73,6 +74,11 @@ def aggregate_join(
         does it.
     sample : bool, default True
         Whether a sample of both inputs, read within the same action, may decide where rows go.
+    select : str, Column or list, optional
+        What the rows of the result have in place of the structs, as a list of SQL or of ``DataFrame.select``:
+        ``["t.id", "n", "mean"]`` gives the columns ``id``, ``n`` and ``mean``.
+        ``t.*``, ``t.* EXCEPT (x)`` and Columns such as ``F.col("t.id")`` work, too.  Only columns that some argument
+        names travel through the join, which matters for wide inputs.
     **named : DataFrame or str
         The inputs as keywords in place of the mapping, as in ``aggregate_join(t=trades, q=quotes, ...)``.
 

@@ -33,6 +33,7 @@ def approx_join(
     balance: bool = True,
     detail: bool = True,
     results: int | None = None,
+    select: str | Column | Sequence[str | Column] | None = None,
     **named: DataFrame | str,
 ) -> DataFrame:
     """Join within a memory limit: the result is a sample of the join, the most representative or the largest.
@@ -98,6 +99,11 @@ def approx_join(
         How many rows may come out at most (default: all that are found), not counting what Spark still filters.  They
         are a uniform sample of what each partition finds, and their weights say so.  On static inputs it bounds the
         whole result, on streams that of every micro-batch.
+    select : str, Column or list, optional
+        What the rows of the result have in place of the structs, as a list of SQL or of ``DataFrame.select``:
+        ``["t.id", "q.bid - t.price AS gap"]`` gives the columns ``id`` and ``gap``.
+        ``t.*``, ``t.* EXCEPT (x)`` and Columns such as ``F.col("t.id")`` work, too.  Only columns that some argument
+        names travel through the join, which matters for wide inputs.  Name ``sampling``, too, for :func:`estimates`.
     **named : DataFrame or str
         The inputs as keywords in place of the mapping, as in ``approx_join(R=r, S=s, ...)``.  An input with the
         name of an option needs the mapping.

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import wraps
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 
 from dovetail.errors import ArgumentError, closest
 
@@ -41,7 +41,7 @@ _WATERMARK = ("a watermark on each stream", "frame.withWatermark('ts', '10 secon
 _AGG = ("agg=, aggregates by the name of their column", "agg={'n': 'count(*)', 'mean': 'avg(q.price)'}")
 AGGREGATE: Elsewhere = {
     **CONDITION,
-    **dict.fromkeys(("aggs", "aggregates", "aggregate", "compute", "select"), _AGG),
+    **dict.fromkeys(("aggs", "aggregates", "aggregate", "compute"), _AGG),
     **dict.fromkeys(("group_by", "groupBy", "groupby", "keys"), ("by=, the alias of an input", "by='t'")),
     **dict.fromkeys(("window", "tolerance"), ("within=, beside time=", "time='ts', within='10 seconds'")),
     **dict.fromkeys(("watermark", "lateness"), _WATERMARK),
@@ -97,10 +97,14 @@ _NEEDED: Elsewhere = {
 
 def takes_inputs(
     elsewhere: Elsewhere,
+    *,
+    ordered: Callable[[Mapping[str, Any], tuple[str, ...]], Collection[str]] | None = None,
 ) -> Callable[[Callable[_Arguments, _Result]], Callable[_Arguments, _Result]]:
-    """Make a join explain itself where it is called as a join of another library would be.
+    """Make a join explain itself where it is called as a join of another library would be, and carry out ``select=``.
 
-    Its keyword-only parameters are its options; any other keyword is an input.
+    Its keyword-only parameters are its options; any other keyword is an input.  The join itself never sees `select`: it
+    gets inputs without the columns that nobody asked for.  `ordered` tells from the options and the aliases which
+    inputs' columns decide between rows that are equally good.
     """
 
     def decorate(function: Callable[_Arguments, _Result]) -> Callable[_Arguments, _Result]:
@@ -113,7 +117,15 @@ def takes_inputs(
         def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
             _check_call(name, options, elsewhere, args, kwargs)
             _check_needed(name, needed, elsewhere, kwargs)
-            return function(*args, **kwargs)
+            if kwargs.get("select") is None:
+                return function(*args, **kwargs)
+            from dovetail.spark.selection import selected_join
+
+            given: dict[str, Any] = dict(kwargs)
+            select, inputs = given.pop("select"), given.pop("inputs", args[0] if args else None)
+            told = {key: given.pop(key) for key in options if key in given}
+            join = cast("Callable[..., Any]", function)
+            return cast("_Result", selected_join(join, inputs, given, told, select, ordered))
 
         return call
 

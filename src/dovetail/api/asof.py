@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from dovetail.api.arguments import ASOF, takes_inputs
 from dovetail.conditions.forms import Predicate
@@ -18,12 +18,20 @@ from dovetail.plan.asof_several import Lookup, lookups
 from dovetail.plan.broadcast import Broadcast
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 Names = str | Sequence[str] | Mapping[str, str | Sequence[str]]
 
 
-@takes_inputs(ASOF)
+def _ordered(options: Mapping[str, Any], aliases: tuple[str, ...]) -> tuple[str, ...]:
+    """The inputs whose columns all decide between rows of one time: those for which `ties` names none."""
+    ties = options.get("ties")
+    if isinstance(ties, Mapping):
+        return tuple(alias for alias in aliases[1:] if not ties.get(alias))
+    return () if ties else aliases[1:]
+
+
+@takes_inputs(ASOF, ordered=_ordered)
 def asof_join(
     inputs: Mapping[str, DataFrame | str] | None = None,
     *,
@@ -38,6 +46,7 @@ def asof_join(
     broadcast: Broadcast = None,
     partitions: int | None = None,
     sample: bool | None = None,
+    select: str | Column | Sequence[str | Column] | None = None,
     **named: DataFrame | str,
 ) -> DataFrame:
     """Join each row of the first input with the row of the second that was current at its time.
@@ -86,6 +95,13 @@ def asof_join(
     sample : bool, optional
         Whether a sample of both inputs, read within the same action, decides where times are cut.  By default it does
         where there are no keys; with keys ``True`` helps where a few of them have most of the rows.
+    select : str, Column or list, optional
+        What the rows of the result have in place of the structs, as a list of SQL or of ``DataFrame.select``:
+        ``["t.id", "q.bid - t.price AS gap"]`` gives the columns ``id`` and ``gap``.
+        ``t.*``, ``t.* EXCEPT (x)`` and Columns such as ``F.col("t.id")`` work, too.  Only columns that some argument
+        names travel through the join, which matters for wide inputs.  The match is the same as without `select`:
+        the columns of the second input in front of the last one selected travel, too, since they decide between its
+        rows of one time.  With `ties` they need not: what `ties` leaves open, the selected columns decide.
     **named : DataFrame or str
         The inputs as keywords in place of the mapping, as in ``asof_join(trade=trades, quote=quotes, ...)``.  An
         input with the name of an option needs the mapping.

@@ -16,7 +16,7 @@ from dovetail.families.bestmatch.spec import HOWS, How, Materialisation, Options
 from dovetail.plan.bestmatch import StreamOptions, plan_bestmatch
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 @takes_inputs(BESTMATCH)
@@ -38,6 +38,7 @@ def bestmatch_join(
     materialise: Materialisation = "standard",
     partitions: int | None = None,
     sample: bool = True,
+    select: str | Column | Sequence[str | Column] | None = None,
     **named: DataFrame | str,
 ) -> DataFrame:
     """Find the pairs that no other pair beats, on several criteria at once.
@@ -86,6 +87,11 @@ def bestmatch_join(
         The number of shuffle partitions (default: the session's).
     sample : bool, optional
         Whether a sample of both inputs, read within the same action, may decide where rows go (default: True).
+    select : str, Column or list, optional
+        What the rows of the result have in place of the structs, as a list of SQL or of ``DataFrame.select``:
+        ``["t.id", "q.bid - t.price AS gap"]`` gives the columns ``id`` and ``gap``.
+        ``t.*``, ``t.* EXCEPT (x)`` and Columns such as ``F.col("t.id")`` work, too.  Only columns that some argument
+        names travel through the join, which matters for wide inputs.
     **named : DataFrame or str
         The inputs as keywords in place of the mapping, as in ``bestmatch_join(R=r, S=s, ...)``.  An input with the
         name of an option needs the mapping.

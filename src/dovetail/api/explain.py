@@ -8,13 +8,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def explain(frame: DataFrame) -> None:
+def explain(frame: DataFrame, *, analyzed: bool = False) -> None:
     """Print what a join will do and why; in a notebook, show it as a table.  Starts no job.
 
     Parameters
     ----------
     frame : DataFrame
         The DataFrame that a join or :func:`sql` returned.
+    analyzed : bool, default False
+        Whether to add, after an action on a batch join, how even its work was and how many rows were sent more than
+        once, each beside the least that is possible.
 
     Raises
     ------
@@ -38,6 +41,6 @@ def explain(frame: DataFrame) -> None:
         routing   cells cut at quantiles of a 1/128 sample of both sides, read within the same action; 4 shuffle partitions of packed segments
     """  # noqa: E501
     from dovetail.plan.rendering import show
-    from dovetail.spark.metrics import handle_of
+    from dovetail.spark.plan_text import measured_text, plan_text
 
-    show(handle_of(frame, "explain").plan.text())
+    show(plan_text(frame) + (measured_text(frame) if analyzed else ""))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from dovetail.api.arguments import NEAREST, takes_inputs
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 
-@takes_inputs(NEAREST)
+@takes_inputs(NEAREST, ordered=lambda options, aliases: aliases[1:] if options.get("ties") == "first" else ())
 def nearest_join(
     inputs: Mapping[str, DataFrame | str] | None = None,
     *,
@@ -40,6 +40,7 @@ def nearest_join(
     partitions: int | None = None,
     broadcast: Broadcast = None,
     sample: bool = True,
+    select: str | Column | Sequence[str | Column] | None = None,
     **named: DataFrame | str,
 ) -> DataFrame:
     """Join each row of the first input with its k nearest rows of the second, however far away they are.
@@ -83,6 +84,12 @@ def nearest_join(
         where Spark itself would broadcast it.  False never does it.
     sample : bool, default True
         Whether a sample of both inputs, read within the same action, may decide where rows go.
+    select : str, Column or list, optional
+        What the rows of the result have in place of the structs, as a list of SQL or of ``DataFrame.select``:
+        ``["t.id", "q.bid - t.price AS gap"]`` gives the columns ``id`` and ``gap``.
+        ``t.*``, ``t.* EXCEPT (x)`` and Columns such as ``F.col("t.id")`` work, too.  Only columns that some argument
+        names travel through the join, which matters for wide inputs.  With the ties ``first``, the columns of the
+        second input in front of the last one selected travel, too.
     **named : DataFrame or str
         The inputs as keywords in place of the mapping, as in ``nearest_join(trip=trips, station=stations, ...)``.
 

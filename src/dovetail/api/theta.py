@@ -38,6 +38,7 @@ def theta_join(
     partitions: int | None = None,
     broadcast: Broadcast = None,
     sample: bool = True,
+    select: str | Column | Sequence[str | Column] | None = None,
     **named: DataFrame | str,
 ) -> DataFrame:
     """Join on inequalities, bands and equalities, two inputs or a chain of them.
@@ -73,6 +74,11 @@ def theta_join(
     sample : bool, default True
         Whether a sample of both inputs, read within the same action, may decide where rows go.  Routing without a
         sample suits small inputs and inputs that are expensive to compute twice.
+    select : str, Column or list, optional
+        What the rows of the result have in place of the structs, as a list of SQL or of ``DataFrame.select``:
+        ``["t.id", "q.bid - t.price AS gap"]`` gives the columns ``id`` and ``gap``.
+        ``t.*``, ``t.* EXCEPT (x)`` and Columns such as ``F.col("t.id")`` work, too.  Only columns that some argument
+        names travel through the join, which matters for wide inputs.
     **named : DataFrame or str
         The inputs as keywords in place of the mapping, as in ``theta_join(R=r, S=s, ...)``.  An input with the
         name of an option needs the mapping.
@@ -118,6 +124,19 @@ def theta_join(
     |  P1|  L1|
     |  P1|  L2|
     |  P2|  L2|
+    +----+----+
+    <BLANKLINE>
+
+    With `select`, columns in place of structs, and no other columns on the way:
+
+    >>> dt.theta_join({"phone": phones, "laptop": laptops}, on="phone.price > laptop.price",
+    ...     select=["phone.name", "phone.price - laptop.price AS more"]).orderBy("name", "more").show()
+    +----+----+
+    |name|more|
+    +----+----+
+    |  P1| 100|
+    |  P1| 500|
+    |  P2| 100|
     +----+----+
     <BLANKLINE>
     """

@@ -35,6 +35,7 @@ def window_join(
     idle_timeout: Length | None = None,
     partitions: int | None = None,
     shed: Shed | None = None,
+    select: str | Column | Sequence[str | Column] | None = None,
     **named: DataFrame | str,
 ) -> DataFrame:
     """Join n inputs whose rows match and lie within a window of time of each other.
@@ -80,6 +81,11 @@ def window_join(
         For streams: what to do when more arrives than can be joined.  ``dt.Harvest()`` looks only where matches are
         likely; ``dt.RandomDrop()`` drops rows.  Results are then a subset of the exact ones, and the metrics estimate
         how large a part.
+    select : str, Column or list, optional
+        What the rows of the result have in place of the structs, as a list of SQL or of ``DataFrame.select``:
+        ``["t.id", "q.bid - t.price AS gap"]`` gives the columns ``id`` and ``gap``.
+        ``t.*``, ``t.* EXCEPT (x)`` and Columns such as ``F.col("t.id")`` work, too.  Only columns that some argument
+        names travel through the join, which matters for wide inputs.
     **named : DataFrame or str
         The inputs as keywords in place of the mapping, as in ``window_join(A=a, B=b, ...)``.  An input with the
         name of an option needs the mapping.

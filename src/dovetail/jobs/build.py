@@ -14,6 +14,7 @@ from dovetail.jobs.job import AVAILABLE_NOW, Input, Job, Join
 from dovetail.jobs.positions import Node
 from dovetail.spark import queries
 from dovetail.spark.metrics import handle_of, metrics
+from dovetail.spark.plan_text import plan_text
 from dovetail.spark.runtime.failures import ANALYSIS_ERRORS, SPARK_ERRORS, brief
 from dovetail.spark.sources import analysed, read_frame, reader, start_query, write_frame
 from dovetail.spark.sql import statement_frame
@@ -43,12 +44,14 @@ class BuiltJob:
         frames = {name: _input_frame(spark, source, job.mode == "stream") for name, source in job.inputs.items()}
         self.joined = join_frames(job.join, frames, exact=job.mode == "batch")
         with _blaming(job.join.node, "select"):
-            self.frame = analysed(self.joined.selectExpr(*job.join.select) if job.join.select else self.joined)
+            # A call has selected already, and left out what nobody needs.
+            chosen = job.join.select if job.join.sql else ()
+            self.frame = analysed(self.joined.selectExpr(*chosen) if chosen else self.joined)
         _check_columns(job, self.frame)
 
     def plan(self) -> str:
         """What the join will do, in words."""
-        return handle_of(self.joined, "explain").plan.text()
+        return plan_text(self.joined)
 
     def schema(self) -> str:
         """The columns of the result."""
@@ -118,7 +121,8 @@ def join_frames(join: Join, frames: Mapping[str, DataFrame], *, exact: bool = Fa
     assert join.kind is not None
     inputs = {alias: frames[name] for alias, name in join.inputs.items()}
     with _blaming(join.node, "kind", "join"):
-        joined: DataFrame = JOINS[join.kind](inputs, **join.arguments)
+        chosen = {"select": list(join.select)} if join.select else {}
+        joined: DataFrame = JOINS[join.kind](inputs, **join.arguments, **chosen)
     return joined
 
 

@@ -42,7 +42,10 @@ def join_keys(kind: str) -> tuple[str, ...]:
 
 def _keywords(kind: str) -> dict[str, inspect.Parameter]:
     parameters = inspect.signature(JOINS[kind]).parameters
-    return {name: one for name, one in parameters.items() if one.kind is inspect.Parameter.KEYWORD_ONLY}
+    # What is selected is a key of every join, an SQL statement's too.
+    return {
+        name: one for name, one in parameters.items() if one.kind is inspect.Parameter.KEYWORD_ONLY and name != "select"
+    }
 
 
 def call_arguments(kind: str, node: Node, aliases: Sequence[str]) -> dict[str, Any]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from dovetail.plan import Plan
+from dovetail.plan.selection import Travelling, columns_text, wide_line
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,8 @@ class SelectPlan:
     why: str
     moved: tuple[str, ...] = ()
     """Conditions of WHERE that the joins evaluate."""
+    travelling: Mapping[str, Travelling] = field(default_factory=dict)
+    """The columns of each relation that the joins carry."""
 
 
 @dataclass(frozen=True)
@@ -59,5 +63,13 @@ class StatementPlan:
                 lines += [f"    {line}" for line in join.plan.text().splitlines()]
             if select.moved:
                 lines.append(f"    from WHERE  {'; '.join(select.moved)}")
+            if any(len(one.names) < one.of for one in select.travelling.values()):
+                lines.append(f"    columns     {columns_text(select.travelling)}")
+            wide = wide_line(
+                {alias: one.of for alias, one in select.travelling.items() if len(one.names) == one.of},
+                hint="in place of *",
+            )
+            if wide is not None:
+                lines.append(f"  {wide}")
         lines.append("  all else: Spark")
         return "\n".join(lines)

@@ -63,7 +63,7 @@ def readable(raw: dict[str, int], tasks: int) -> dict[str, Any]:
     Examples
     --------
     >>> readable({"rows": 8, "largest": 5, "kernel_us": 1500}, tasks=2)
-    {'rows': 8, 'kernel_ms': 1.5, 'balance_in': 1.25}
+    {'rows': 8, 'kernel_ms': 1.5, 'balance_in': 1.25, 'load_largest': 5, 'load_least': 4.0}
     """
     counts: dict[str, Any] = dict(raw)
     counts["kernel_ms"] = counts.pop("kernel_us") / 1000
@@ -71,6 +71,7 @@ def readable(raw: dict[str, int], tasks: int) -> dict[str, Any]:
         largest, rows = counts.pop("largest"), sum(counts.get(name, 0) for name in _INCOMING)
         # The busiest task has at least the average, however small its cells are.
         counts["balance_in"] = max(1.0, largest * tasks / rows) if rows else 1.0
+        counts |= {"load_largest": largest, "load_least": rows / tasks}
     if "task_rows" not in counts:
         return counts
     counts["tasks"] = tasks
@@ -78,7 +79,30 @@ def readable(raw: dict[str, int], tasks: int) -> dict[str, Any]:
     rows = counts["rows_points"] + counts["rows_boxes"]
     counts["balance_in"] = most_rows * tasks / rows if rows else 1.0
     counts["balance_out"] = most_pairs * tasks / counts["candidates"] if counts["candidates"] else 1.0
+    counts["rows_in"] = rows - counts["copies"]
+    # Halves, as the router weighs: a row is one, and a pair a half.
+    counts["load_largest"] = counts.pop("task_load") / 2
+    counts["load_least"] = (counts["rows_in"] + counts["candidates"] / 2) / tasks
     return counts
+
+
+def balance_lines(counts: Mapping[str, Any]) -> list[str]:
+    """How even the work was and how much was sent twice, each beside the least that is possible, as lines of a plan.
+
+    Examples
+    --------
+    >>> balance_lines({"rows_in": 1000, "copies": 20, "load_largest": 275.0, "load_least": 250.0})
+    ['load        largest of a task 275, at least 250 is possible: 1.10 x', 'sent        1,020 rows for 1,000: 1.02 x']
+    """
+    lines = []
+    largest, least = counts.get("load_largest"), counts.get("load_least")
+    if largest is not None and least:
+        ratio = largest / least
+        lines.append(f"load        largest of a task {largest:,.0f}, at least {least:,.0f} is possible: {ratio:.2f} x")
+    if counts.get("rows_in"):
+        sent = counts["rows_in"] + counts["copies"]
+        lines.append(f"sent        {sent:,} rows for {counts['rows_in']:,}: {sent / counts['rows_in']:.2f} x")
+    return lines
 
 
 _STATES = ("held_rows", "held_bytes", "state_bytes", "throttle", "harvest_", "scout_rows", "scout_bytes")

@@ -156,6 +156,16 @@ def check_inputs(
     inputs: Mapping[str, DataFrame | str] | None, named: Mapping[str, DataFrame | str] | None = None, *, least: int = 2
 ) -> dict[str, DataFrame]:
     """The inputs as frames, or an error that says what is wrong with them; `named` came as keywords."""
+    frames = frames_of(inputs, named, least=least)
+    for alias, frame in frames.items():
+        _check_columns(alias, frame)
+    return frames
+
+
+def frames_of(
+    inputs: Mapping[str, DataFrame | str] | None, named: Mapping[str, DataFrame | str] | None = None, *, least: int = 2
+) -> dict[str, DataFrame]:
+    """The inputs as frames whose columns nobody has looked at: not all of them need to take part."""
     accepted = _INPUTS
     if named and inputs is not None:
         raise ArgumentError(
@@ -189,7 +199,6 @@ def check_inputs(
             raise ArgumentError(
                 f"the input {alias!r} is a {type(frame).__name__}", accepted=accepted, hint=_conversion(frame)
             )
-        _check_columns(alias, frame)
         frames[alias] = frame
     return frames
 

@@ -194,7 +194,9 @@ def attach(frame: DataFrame, handle: Handle) -> DataFrame:
     setattr(frame, _HANDLE, handle)
     for recorder in handle.recorders:
         if recorder.streaming:
-            _plans[recorder.name] = [*_plans.pop(recorder.name, []), handle.plan][-_PLANS_OF_A_NAME:]
+            # The plan of a selection takes the place of the plan that it is made of.
+            known = [one for one in _plans.pop(recorder.name, []) if one is not getattr(handle.plan, "plan", None)]
+            _plans[recorder.name] = [*known, handle.plan][-_PLANS_OF_A_NAME:]
     while len(_plans) > _PLANS:
         del _plans[next(iter(_plans))]
     return frame
@@ -265,6 +267,13 @@ def metrics(frame: DataFrame | StreamingQuery, *, timeout: float = 10.0) -> dict
         The largest load of a task divided by the average load, for rows in and pairs out; 1 is perfect.  Joins other
         than theta joins report the size of their largest cell as a multiple of the even share of a task; the busiest
         task has at least that.
+    ``load_largest``, ``load_least``
+        The load of the busiest task, and the least that is possible: rows in and half of the pairs out, without copies,
+        divided evenly among the tasks.  Joins other than theta joins count the rows of their largest cell, and all rows
+        that reached cells.
+    ``rows_in``, ``copies``
+        Of a theta join: the rows that had a cell to go to, and how many times one of them went to a further cell.  Of a
+        broadcast join, all rows of the small side in every task.
     ``micro_batches``
         Of a query: the micro-batches that are added up.  Spark keeps the last 100
         (``spark.sql.streaming.numRecentProgressUpdates``).  ``late``, ``evicted`` and ``rows_dropped`` are counts of

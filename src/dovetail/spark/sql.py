@@ -13,15 +13,18 @@ from pyspark.sql import types as T
 
 from dovetail.conditions.names import quoted
 from dovetail.errors import ArgumentError, DovetailError, StatementError, UnboundedJoinError, in_statement
+from dovetail.plan.selection import Travelling
 from dovetail.plan.sql import JoinPlan, SelectPlan, StatementPlan
 from dovetail.spark.frames import same_session
 from dovetail.spark.metrics import Handle, attach, handle_of
 from dovetail.spark.runtime.session import session_in_use
 from dovetail.spark.runtime.versions import natural_ignores_case
+from dovetail.spark.selection import pruned
 from dovetail.spark.watermarks import watermark_delay
 from dovetail.statements.attributes import Offer, offered
 from dovetail.statements.calls import Facts, JoinCall, JoinInput, refuse_doubles
 from dovetail.statements.decide import decide, has_clause, left_to_spark
+from dovetail.statements.pruning import pruned_facts, used_columns
 from dovetail.statements.rewrite import (
     Edits,
     concealed,
@@ -69,14 +72,19 @@ def statement_frame(
     if command is not None and command.kind == "view" and command.view is None:
         return view_by_spark(session, statement, command, frames)
     left: dict[int, str] = {}
+    # With this setting a name in backquotes is a pattern, and means columns that it does not name.
+    prune = session.conf.get("spark.sql.parser.quotedRegexColumnNames") != "true"
     # A plain join that Dovetail cannot take is Spark's, so every failure leaves at least one more SELECT to Spark.
     while True:
-        lowering = _Lowering(statement, session, frames, joins, left)
+        lowering = _Lowering(statement, session, frames, joins, left, prune=prune)
         try:
             frame = lowering.frame(command.head if command and command.kind == "write" else "")
         except UnboundedJoinError:
             raise
         except DovetailError as error:
+            if lowering.pruned:
+                prune = False  # so that the message knows all columns
+                continue
             taken = lowering.taken
             if not taken:
                 raise
@@ -95,6 +103,8 @@ class _Lowering:
         frames: Mapping[str, DataFrame],
         joins: Mapping[str, Callable[..., DataFrame]],
         left: Mapping[int, str],
+        *,
+        prune: bool = True,
     ) -> None:
         self._statement = statement
         self._session = session
@@ -104,6 +114,9 @@ class _Lowering:
         """Why a SELECT's plain joins stay with Spark, by its number."""
         self.taken: list[int] = []
         """SELECTs with plain joins that Dovetail runs or is trying to run: the last one only, while it tries."""
+        self._prune = prune
+        self.pruned = False
+        """Whether some relation lost columns that the statement does not use."""
         self._tables = {name.lower(): frame for name, frame in frames.items()}
         self._spelled = {name.lower(): name for name in frames}
         self._edits = Edits(statement.text)
@@ -180,6 +193,12 @@ class _Lowering:
         facts = facts_of(relations)
         refuse_doubles(block, text, facts)
         decision = decide(block, text, facts, plain=number not in self._left)
+        kept = used_columns(self._statement, block, decision.calls, facts) if self._prune else None
+        widths = {alias: len(names) for alias, names in facts.columns.items()}
+        if kept is not None and decision.calls:
+            self.pruned = True
+            relations = {alias: pruned(frame, kept[alias]) for alias, frame in relations.items()}
+            facts = pruned_facts(facts, kept)
         joins = [self._join(call, block, relations, facts) for call in decision.calls]
         if not joins:
             return SelectPlan(block.line, aliases, (), decision.why)
@@ -191,7 +210,8 @@ class _Lowering:
         own_columns = [name for names, _ in replaced for name in names]
         edit_block(self._edits, block, moved, own_columns, [offer for _, offer in replaced])
         evaluated = tuple(conjunct.of(text) for conjunct in block.conjuncts if conjunct in moved)
-        return SelectPlan(block.line, aliases, tuple(joins), decision.why, evaluated)
+        travelling = {alias: Travelling(tuple(names), widths[alias]) for alias, names in facts.columns.items()}
+        return SelectPlan(block.line, aliases, tuple(joins), decision.why, evaluated, travelling)
 
     def _shares_random_values(self, block: Block) -> bool:
         """Whether a relation is a non-deterministic WITH clause with other references, which Spark computes once."""
@@ -239,7 +259,9 @@ class _Lowering:
     def _input(self, one: JoinInput, block: Block, relations: Mapping[str, DataFrame], facts: Facts) -> DataFrame:
         if one.prefix is not None:
             offer = self._offered(block, one.prefix, facts)
-            return self._query(input_query(one, self._edits.render(one.prefix), offer, facts.columns), block.scopes)
+            source = self._edits.render(one.prefix)
+            query = input_query(one, source, offer, facts.columns, whole=not self.pruned)
+            return self._query(query, block.scopes)
         if not one.nested and not one.keys and not one.conditions:
             return relations[one.members[0]]
         sources = []

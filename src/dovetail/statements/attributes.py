@@ -41,9 +41,9 @@ class Offer:
         """The hidden columns of a relation."""
         return tuple(attribute.name for attribute in self.hidden if attribute.alias == alias)
 
-    def struct_of(self, alias: str, columns: Sequence[str]) -> str:
-        """SQL for all columns of a relation as one value."""
-        if not self.hidden_of(alias):
+    def struct_of(self, alias: str, columns: Sequence[str], *, whole: bool = True) -> str:
+        """SQL for these columns of a relation as one value; `whole` says that they are all that it has."""
+        if whole and not self.hidden_of(alias):
             return f"struct({quoted(alias)}.*)"
         return f"struct({', '.join(f'{quoted(alias)}.{quoted(name)} AS {quoted(name)}' for name in columns)})"
 

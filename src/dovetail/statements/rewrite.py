@@ -92,11 +92,18 @@ def scoped(query: str, scopes: Sequence[Scope], edits: Edits) -> str:
     return query
 
 
-def input_query(one: JoinInput, source: str, offer: Offer, columns: Mapping[str, Sequence[str]]) -> str:
-    """The query for an input of a join: its relations, further columns and conditions, from the text `source`."""
-    values = [f"{offer.struct_of(member, columns[member])} AS {quoted(member)}" for member in one.members]
+def input_query(
+    one: JoinInput, source: str, offer: Offer, columns: Mapping[str, Sequence[str]], *, whole: bool = True
+) -> str:
+    """The query for an input of a join: its relations, further columns and conditions, from the text `source`.
+
+    `whole` says that the relations in `source` have no more than these columns.
+    """
+    values = [f"{offer.struct_of(member, columns[member], whole=whole)} AS {quoted(member)}" for member in one.members]
     if not one.nested:
-        values = [f"{quoted(one.members[0])}.*"]
+        (member,) = one.members
+        names = [f"{quoted(member)}.{quoted(name)}" for name in columns[member]]
+        values = [f"{quoted(member)}.*"] if whole else names
     values += [f"{sql} AS {quoted(name)}" for name, sql in one.keys]
     values += [f"{quoted(name)} AS {quoted(_merged(at))}" for at, name in enumerate(offer.merged)]
     where = f" WHERE {' AND '.join(one.conditions)}" if one.conditions else ""

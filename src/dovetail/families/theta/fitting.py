@@ -57,6 +57,8 @@ def fit(
     rows, size = points.rows + boxes.rows, points.rows * widths[0] + boxes.rows * widths[1]
     fine = min(int(np.ceil(rows / CELL_ROWS)), FINE_CELLS)
     cells = max(partitions, fine, int(np.ceil(rows / MOST_ROWS)), int(np.ceil(size / CELL_BYTES)))
+    # As many for each task: of 2,500 equal cells some of 1,000 tasks would get three where two and a half are due.
+    cells = partitions * int(np.ceil(cells / partitions))
     candidates: list[tuple[Mode, tuple[int, ...]]] = [("axis", (d,)) for d in range(len(step.axes))]
     if not candidates:
         candidates = [("axis", ())]

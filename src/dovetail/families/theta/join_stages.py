@@ -27,6 +27,7 @@ from dovetail.columns.layout import (
     BOX_PAYLOAD,
     CELL,
     CELL_NUMBER,
+    COPIES,
     COUNTERS,
     HAS_MATCH,
     POINT_PAYLOAD,
@@ -39,14 +40,15 @@ from dovetail.columns.layout import (
 )
 from dovetail.columns.segments import cast_columns, concat, nulls, take_unchecked, unpack
 from dovetail.conditions.join_kind import JoinKind
+from dovetail.families.theta.fitting import OUTPUT_COST
 from dovetail.families.theta.kernel import Counters, Index
 from dovetail.families.theta.key_pairs import find_matched, find_pairs
 from dovetail.families.theta.spec import BOXES, POINTS
 from dovetail.families.theta.stages import Stage
 
 METRICS = (
-    "rows_points", "rows_boxes", "comparisons", "candidates", "kernel_us", "cells", "results",
-    "task_rows", "task_pairs",
+    "rows_points", "rows_boxes", "comparisons", "candidates", "kernel_us", "cells", "results", "copies",
+    "task_rows", "task_pairs", "task_load",
 )  # fmt: skip
 """The counters of a cell, in the order in which they leave a task; the task_ ones are running totals of the task."""
 
@@ -60,6 +62,11 @@ class TaskLoad:
 
     rows: int = 0
     pairs: int = 0
+
+    @property
+    def load(self) -> int:
+        """Rows in and pairs out, weighed as the router weighs them; twice the sum, so that it is a whole number."""
+        return 2 * self.rows + round(2 * OUTPUT_COST * self.pairs)
 
 
 _loads: dict[int, TaskLoad] = {}
@@ -182,6 +189,7 @@ class JoinStage(PairStage):
         for batch in batches:
             for at in range(batch.num_rows):
                 segment = unpack(batch.column(SEGMENT)[at].as_buffer())
+                state.copies += batch.column(COPIES)[at].as_py()
                 yield from state.push(batch.column(CELL_NUMBER)[at].as_py(), batch.column(TURN)[at].as_py(), segment)
         yield from state.finish(load)
 
@@ -196,6 +204,7 @@ class _Cell:
     boxes: list[pa.RecordBatch] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
     box_rows: int = 0
+    copies: int = 0
     results: int = 0
     nanoseconds: int = 0
     has_match: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
@@ -242,7 +251,7 @@ class _Cell:
         yield self.stage.counts(
             [
                 point_rows, self.box_rows, self.counters.comparisons, self.counters.results,
-                self.nanoseconds // 1000, 1, self.results, load.rows, load.pairs,
+                self.nanoseconds // 1000, 1, self.results, self.copies, load.rows, load.pairs, load.load,
             ]
         )  # fmt: skip
 
@@ -281,7 +290,9 @@ class BroadcastStage(PairStage):
         if opened:
             box_rows = 0 if boxes is None else boxes.num_rows
             counted = [point_rows, box_rows, counters.comparisons, counters.results, spent // 1000, 1]
-            yield self.counts([*counted, results, point_rows + box_rows, counters.results])
+            load = TaskLoad(point_rows + box_rows, counters.results)
+            # The small side is sent to every task.
+            yield self.counts([*counted, results, box_rows, load.rows, load.pairs, load.load])
 
 
 @dataclass(frozen=True)

@@ -137,6 +137,16 @@ class FitStage(Stage):
         return Sample(columns[0], low, high, rows[side])
 
 
+def _copies(rows: Index, cells: Index, of: int, count: int) -> Index:
+    """How many of the rows that are sent are copies; one cell reports them for all."""
+    copies = np.zeros(count, dtype=np.int64)
+    if rows.size:
+        sent = np.zeros(of, dtype=np.bool_)
+        sent[rows] = True
+        copies[cells[0]] = rows.size - np.count_nonzero(sent)
+    return copies
+
+
 def read_routing(buffer: pa.Buffer | bytes) -> Routing | PairRouting:
     """Either kind of routing from its bytes."""
     head = json.loads(unpack(buffer).schema.metadata[b"routing"])
@@ -166,7 +176,9 @@ class RouteStage(Stage):
                 starts = np.ones(rows.size, dtype=np.bool_)
                 starts[1:] = rows[1:] != rows[:-1]
                 table = table.append_column(STARTS_HERE, pa.array(group_by_cell(starts, cells, routing.cells)[0]))
-            yield shuffle_batch(routing.numbers, turn, table, bounds)
+            yield shuffle_batch(
+                routing.numbers, turn, table, bounds, _copies(rows, cells, block.num_rows, routing.cells)
+            )
 
     def _cells_of_rows(self, block: pa.RecordBatch, routing: Routing | PairRouting) -> tuple[Index, Index]:
         """(row, cell) for each cell that each row goes to."""

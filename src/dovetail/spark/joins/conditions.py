@@ -44,7 +44,7 @@ def condition_text(on: object, frames: Mapping[str, DataFrame]) -> str:
     if isinstance(on, str):
         return on
     if isinstance(on, Column):
-        return _column_text(on, frames)
+        return column_text(on, frames)
     if not isinstance(on, list | tuple) or not on:
         raise PredicateError(f"on={on!r} is not a condition", accepted=ACCEPTED)
     texts = []
@@ -58,7 +58,14 @@ def condition_text(on: object, frames: Mapping[str, DataFrame]) -> str:
     )
 
 
-def _column_text(column: Column, frames: Mapping[str, DataFrame]) -> str:
+def column_text(column: Column, frames: Mapping[str, DataFrame], argument: str = "on") -> str:
+    """The text of a Column over the inputs; `argument` is the one that holds it, for messages.
+
+    Raises
+    ------
+    PredicateError
+        If Spark cannot resolve the Column, or its text cannot be told.
+    """
     written = re.sub(r"^Column<'(.*)'>$", r"\1", str(column), flags=re.DOTALL)
     structs = _crossed([Side.of(alias, frame).frame for alias, frame in frames.items()])
     name, _ = _name(structs, column)
@@ -71,19 +78,26 @@ def _column_text(column: Column, frames: Mapping[str, DataFrame]) -> str:
         name, complaint = _name(aliased, column)
         if name is None:
             raise PredicateError(
-                f"on is the Column {written[:200]}, which Spark cannot resolve over the inputs {listing(frames)}",
+                f"{argument} is the Column {written[:200]}, which Spark cannot resolve over "
+                f"the inputs {listing(frames)}",
                 accepted=ACCEPTED,
                 hint=f"F.col('a.x') is the column x of the input 'a'. Spark says: {complaint}",
             )
         found = _confirmed(aliased, column, (text for one in (name, written) for text in _qualified(one, frames)))
     if found is None:
         raise PredicateError(
-            f"on is the Column {written[:200]}, which has no SQL text that means the same",
+            f"{argument} is the Column {written[:200]}, which has no SQL text that means the same",
             accepted=ACCEPTED,
             hint="write that part as SQL text: on=\"a.x <= b.y AND a.kind = 'bid'\", or "
             "on=[F.col('a.x') <= F.col('b.y'), \"a.kind = 'bid'\"]; register a UDF to name it in a text",
         )
     return found
+
+
+def spark_name(column: Column, frames: Mapping[str, DataFrame]) -> str:
+    """The name that Spark gives a Column of some frames."""
+    name, _ = _name(_crossed([frame.alias(alias) for alias, frame in frames.items()]), column)
+    return name or str(column)
 
 
 def _crossed(frames: Sequence[DataFrame]) -> DataFrame:

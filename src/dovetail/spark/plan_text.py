@@ -1,0 +1,33 @@
+"""What `explain` prints: the plan of a join, what its rows carry, and how even its work was."""
+
+from __future__ import annotations
+
+from pyspark.sql import DataFrame
+from pyspark.sql import types as T
+
+from dovetail.plan.selection import SelectedPlan, inserted, wide_line
+from dovetail.plan.sql import StatementPlan
+from dovetail.spark.counters import balance_lines
+from dovetail.spark.metrics import handle_of, metrics
+
+
+def plan_text(frame: DataFrame) -> str:
+    """What a join will do, in words, with a line about inputs whose rows are wide."""
+    plan = handle_of(frame, "explain").plan
+    wide = wide_line(
+        {
+            field.name: len(field.dataType.fields)
+            for field in frame.schema.fields
+            if isinstance(field.dataType, T.StructType) and field.name in plan.inputs
+        }
+    )
+    selects = isinstance(plan, SelectedPlan | StatementPlan)
+    return plan.text() if wide is None or selects else inserted(plan.text(), [wide])
+
+
+def measured_text(frame: DataFrame) -> str:
+    """How a batch join that has run divided its work, as further lines of its plan."""
+    found = metrics(frame)
+    steps = {"measured": found} if "kernel_ms" in found else found
+    lines = [f"  {name:<10}  {line}" for name, counts in steps.items() for line in balance_lines(counts)]
+    return "".join(f"\n{line}" for line in lines)
