@@ -44,7 +44,7 @@ def by_input(held: Sequence[Held]) -> list[dict[str, Any]]:
     >>> entry["rows"], entry["cells"], entry["fullest"], entry["skew"], entry["freed"]
     (12, 2, 1, 1.5, 4)
     """
-    groups: dict[tuple[int, str, str | None, str | None], list[Held]] = {}
+    groups: dict[tuple[int, str | None, str | None, str | None], list[Held]] = {}
     for row in held:
         key = (row["operator"], row.get("join"), row.get("input"), row.get("beside"))
         groups.setdefault(key, []).append(row)
@@ -54,7 +54,9 @@ def by_input(held: Sequence[Held]) -> list[dict[str, Any]]:
     ]
 
 
-def _entry(operator: int, join: str, name: str | None, beside: str | None, rows: Sequence[Held]) -> dict[str, Any]:
+def _entry(
+    operator: int, join: str | None, name: str | None, beside: str | None, rows: Sequence[Held]
+) -> dict[str, Any]:
     known = [row["rows"] for row in rows if row.get("rows") is not None]
     entry: dict[str, Any] = {"operator": operator, "join": join, "input": name, "beside": beside, "cells": len(rows)}
     entry |= {key: sum(row[key] or 0 for row in rows) for key in ("bytes", "segments")}
