@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
 
+from dovetail.conditions.mentions import mentioned, stands_alone, texts_of
 from dovetail.conditions.names import quoted
-from dovetail.conditions.selection import Row, mentioned, read_item, split_items, stands_alone, texts_of
+from dovetail.conditions.selection import Row, read_item, split_items
 from dovetail.errors import ArgumentError, UnknownNameError
 
 COLUMNS = {"t": ["id", "price", "two words", "st"], "q": ["bid", "id"]}

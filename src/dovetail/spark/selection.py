@@ -14,8 +14,9 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+from dovetail.conditions.mentions import mentioned, stands_alone, texts_of
 from dovetail.conditions.names import quoted, readable
-from dovetail.conditions.selection import ACCEPTED, Row, mentioned, read_item, split_items, stands_alone, texts_of
+from dovetail.conditions.selection import ACCEPTED, Row, read_item, split_items
 from dovetail.errors import ArgumentError, DovetailError, PredicateError, listing
 from dovetail.plan.selection import SelectedPlan, Travelling
 from dovetail.spark.frames import frames_of

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dovetail.conditions.selection import mentioned, texts_of
+from dovetail.conditions.mentions import mentioned, texts_of
 from dovetail.statements.calls import Facts, JoinCall
 from dovetail.statements.syntax.statement import Block, Statement
 
