@@ -46,7 +46,7 @@ def by_input(held: Sequence[Held]) -> list[dict[str, Any]]:
     """
     groups: dict[tuple[int, str | None, str | None, str | None], list[Held]] = {}
     for row in held:
-        key = (row["operator"], row.get("join"), row.get("input"), row.get("beside"))
+        key = (row["operator"], str(row.get("join")), row.get("input"), row.get("beside"))
         groups.setdefault(key, []).append(row)
     return [
         _entry(*key, rows)

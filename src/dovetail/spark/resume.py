@@ -111,7 +111,6 @@ def resume(frame: DataFrame, checkpoint: str | Path, into: str | Path, *, partit
     ...     dt.resume(pairs(3), f"{folder}/old", f"{folder}/new", partitions=3)
     ...     held = dt.state(spark, f"{folder}/new").where("input IS NOT NULL")
     ...     held.selectExpr("sum(rows)", "count(DISTINCT partition)").collect()
-    True
     [Row(sum(rows)=32, count(DISTINCT partition)=3)]
     """
     handle = handle_of(frame, "resume")

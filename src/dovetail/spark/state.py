@@ -82,7 +82,6 @@ def state(spark: SparkSession, checkpoint: str | Path, *, samples: int = 0) -> D
     ...     write.trigger(availableNow=True).start().awaitTermination()
     ...     held = dt.state(spark, f"{folder}/checkpoint")
     ...     held.groupBy("input").agg({"rows": "sum"}).where("input IS NOT NULL").orderBy("input").show()
-    True
     +-----+---------+
     |input|sum(rows)|
     +-----+---------+
