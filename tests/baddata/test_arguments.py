@@ -52,7 +52,9 @@ JOINS = {
     "theta_join": {"on": "R.id < S.id"},
     "window_join": {"on": "R.id = S.id", "time": "t", "within": 5},
 }
-OTHERS = ("check_checkpoint", "estimates", "explain", "metrics", "quality", "resume", "sql", "state", "watermarked")
+OTHERS = (
+    "check_checkpoint", "estimates", "explain", "listen", "metrics", "quality", "resume", "sql", "state", "watermarked",
+)  # fmt: skip
 
 
 def parameters(function):
@@ -217,6 +219,25 @@ def test_functions_of_frames(static, stream):
         settled(dt.sql, value)
         settled(dt.sql, text, A=value, B=static)
         settled(dt.sql, text, A=static, B=stream, C=value)
+
+
+@pytest.mark.usefixtures("_no_job")
+def test_listening(spark, tmp_path, monkeypatch):
+    """Without names of hosts, which somebody would have to look up."""
+    monkeypatch.chdir(tmp_path)
+
+    def listen(**given):
+        dt.listen(**given).stop()
+
+    good = {"spark": spark, "folder": tmp_path}
+    for value in BAD:
+        if value is not spark:
+            settled(listen, **{**good, "spark": value})
+        settled(listen, **{**good, "folder": value})
+        settled(listen, **{**good, "port": value})
+        settled(listen, **{**good, "port": 0, "token": value})
+        if not isinstance(value, str):
+            settled(listen, **{**good, "port": 0, "host": value})
 
 
 @pytest.mark.usefixtures("_no_job")

@@ -14,6 +14,7 @@ from dovetail.errors import ArgumentError
 
 COOKIE = "dovetail_watch"
 _FEWEST_CHARACTERS = 16
+_TOKEN = re.compile(rf"[\x21-\x7e]{{{_FEWEST_CHARACTERS},}}")
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[^:\[\]]+)(?::\d{1,5})?")
 
 
@@ -51,9 +52,9 @@ class Access:
     def __init__(self, host: str, token: str | None = None) -> None:
         self.host = host
         self.open = is_loopback(host)
-        if token is not None and (len(token) < _FEWEST_CHARACTERS or not re.fullmatch(r"[\x21-\x7e]+", token)):
+        if token is not None and not (isinstance(token, str) and _TOKEN.fullmatch(token)):
             raise ArgumentError(
-                "the token is too short, or has characters that a header cannot have",
+                "the token is too short, or has characters that a header cannot have, or is no text",
                 accepted=f"at least {_FEWEST_CHARACTERS} letters, digits and signs, without blanks",
                 hint="leave it out, and one is made and printed",
             )
