@@ -23,8 +23,17 @@ def test_there_are_pages():
     assert {named(page) for page in PAGES} >= {"how-it-works", "theta", "reference/index"}
 
 
+@pytest.fixture
+def _settings_of_its_own(spark):
+    """A page may set the number of partitions of its session; the next page has another session, elsewhere than here."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
 @pytest.mark.in_turns(n=2)
 @pytest.mark.parametrize("page", PAGES, ids=named)
+@pytest.mark.usefixtures("_settings_of_its_own")
 # As users have it: small inputs are broadcast.
 def test_page_runs_and_prints_what_it_shows(page, spark, broadcasts):
     ran = list(run(page, {"__name__": "__main__", "spark": spark}))
