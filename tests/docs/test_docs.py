@@ -25,7 +25,7 @@ def test_there_are_pages():
 
 @pytest.fixture
 def _settings_of_its_own(spark):
-    """A page may set the number of partitions of its session; the next page has another session, elsewhere than here."""
+    """A page may set the number of partitions of its session, which the next page has here, too."""
     before = spark.conf.get("spark.sql.shuffle.partitions")
     yield
     spark.conf.set("spark.sql.shuffle.partitions", before)
