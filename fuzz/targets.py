@@ -20,6 +20,7 @@ from dovetail.conditions.durations import duration as read_duration
 from dovetail.conditions.nearness import parse_nearness
 from dovetail.conditions.predicates import parse
 from dovetail.errors import DovetailError
+from dovetail.inventory import HeldInput, StateLayout
 from dovetail.jobs.read import read_job
 from dovetail.statements.syntax.commands import read_command
 from dovetail.statements.syntax.parameters import bind
@@ -119,13 +120,17 @@ def _every_page(sql: sqlite3.Connection) -> None:
             run_details(sql, int(run["id"]), span, NOW)
 
 
-_HEADER = CheckpointHeader.of({"join": "a window join", "inputs": "A, B", "window": "10 s", "time": "ts TIMESTAMP"})
+_LAYOUT = StateLayout("asof", (HeldInput("A", ("id", "ts"), 1), HeldInput("B", ("id", "ts"), 1, 5)), {"cells": 4})
+_HEADER = CheckpointHeader.of(
+    {"join": "a window join", "inputs": "A, B", "window": "10 s", "time": "ts TIMESTAMP"}, _LAYOUT
+)
 
 
 def header(data: bytes) -> None:
-    """Compare the header of a checkpoint with that of a join."""
-    with contextlib.suppress(DovetailError):
-        check_headers([_HEADER], [data])
+    """Read the header of a checkpoint, and compare it with that of a join."""
+    for read in (CheckpointHeader.read, lambda data: check_headers([_HEADER], [data])):
+        with contextlib.suppress(DovetailError):
+            read(data)
 
 
 TARGETS: dict[str, Callable[[bytes], None]] = {
@@ -147,7 +152,8 @@ def seeds(name: str) -> Iterable[bytes]:
         return [(ROOT / "fuzz" / "progress.jsonl").read_bytes()]
     if name == "header":
         old = _HEADER.stored().replace(b"10 s", b"20 s")
-        return [_HEADER.stored(), old, b'{"format": 1}', b'{"format": 2, "join": {"join": "a window join"}}']
+        short = _HEADER.stored().replace(b'"inputs": [', b'"others": [')
+        return [_HEADER.stored(), old, short, b'{"format": 1}', b'{"format": 2, "join": {"join": "a window join"}}']
     if name == "duration":
         return [b"10 seconds", b"INTERVAL '1 02:03:04.5' DAY TO SECOND", b"1 hour 30 minutes", b"-3 ms", b"P1DT2H"]
     blocks = [

@@ -55,13 +55,16 @@ class StateLayout:
 
     @classmethod
     def read(cls, stored: object) -> StateLayout | None:
-        """A stored layout; None for that of a family which this version does not know, and where there is none."""
-        if not isinstance(stored, dict) or stored.get("family") not in FAMILIES:
+        """A stored layout; None for one that this version does not know, and where there is none."""
+        if not isinstance(stored, dict) or str(stored.get("family")) not in FAMILIES:
             return None
-        inputs = tuple(
-            HeldInput(one["name"], tuple(one["columns"]), one["time"], one["reach"]) for one in stored["inputs"]
-        )
-        return cls(stored["family"], inputs, stored["facts"])
+        try:
+            inputs = tuple(
+                HeldInput(one["name"], tuple(one["columns"]), one["time"], one["reach"]) for one in stored["inputs"]
+            )
+            return cls(stored["family"], inputs, dict(stored["facts"]))
+        except (KeyError, TypeError, ValueError):
+            return None
 
 
 def by_reach(layout: StateLayout, watermark: int | None) -> list[int | None]:

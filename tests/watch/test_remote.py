@@ -47,7 +47,7 @@ def test_what_is_there_comes_here_and_goes_on_coming(there, tmp_path):
     remote.poll()
     assert contents(tmp_path / "here") == contents(tmp_path / "there")
     assert len(contents(tmp_path / "here")) == 2
-    # A file that began anew.
+    # A file that was written from the start again.
     grown.write_text("{}\n")
     remote.poll()
     assert contents(tmp_path / "here") == contents(tmp_path / "there")

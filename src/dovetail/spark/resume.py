@@ -244,7 +244,7 @@ def _groups(moves: list[Move]) -> Iterator[list[Move]]:
 
 
 def _load(spark: SparkSession, old: CheckpointFiles, new: Path, batch: int, partitions: int, group: list[Move]) -> None:
-    """Have Spark write the state of some operators anew."""
+    """Have Spark write the state of some operators again."""
     session = spark.newSession()
     for name, value in old.settings(batch).items():
         session.conf.set(name, value)

@@ -127,7 +127,7 @@ def load_state(frame: DataFrame, column: str, initial: DataFrame, processor: Any
     grouped: Any = frame.groupBy(column)
     if not hasattr(grouped, _ROW_STATE):
         raise SetupError(
-            f"{spark_version()} keeps the state of streams in a form that cannot be laid down anew",
+            f"{spark_version()} keeps the state of streams in a form that cannot be written again",
             accepted="PySpark 4.1 or newer, without Spark Connect",
         )
     begun = initial.groupBy(column)
