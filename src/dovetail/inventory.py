@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import pyarrow as pa
+
 FAMILIES = ("aggregate", "approx", "asof", "bestmatch", "nearest", "shedding", "theta", "window")
 """Families with state; each has a module of the name ``inventory``."""
 
@@ -79,3 +81,30 @@ def by_reach(layout: StateLayout, watermark: int | None) -> list[int | None]:
         None if watermark is None or one.reach is None or one.time is None else watermark - one.reach
         for one in layout.inputs
     ]
+
+
+class LetteredSegments:
+    """What the names of a family's segments mean where each is a letter of its input and a number, and no other exists.
+
+    Examples
+    --------
+    >>> LetteredSegments("LR").side_of("R/12")
+    1
+    """
+
+    def __init__(self, letters: str) -> None:
+        self._letters = letters
+
+    def side_of(self, name: str) -> int | None:
+        """The input whose rows a segment has."""
+        return self._letters.index(name[0]) if name[:1] and name[0] in self._letters else None
+
+    def beside(self, name: str) -> str:
+        """What a segment is that has no rows of an input: there is none."""
+        return "unknown"
+
+    def expiry(
+        self, layout: StateLayout, state: Mapping[str, pa.RecordBatch], watermark: int | None
+    ) -> list[int | None]:
+        """For each input the time before which its rows can go; one that is answered may go before."""
+        return by_reach(layout, watermark)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from dovetail.inventory import HeldInput, StateLayout, by_reach
+from dovetail.inventory import HeldInput, LetteredSegments, StateLayout
 
 if TYPE_CHECKING:
     from dovetail.families.asof.spec import AsofSpec
 
-LETTERS = "LR"
+_SEGMENTS = LetteredSegments("LR")
+side_of, beside, expiry = _SEGMENTS.side_of, _SEGMENTS.beside, _SEGMENTS.expiry
 
 
 def layout(spec: AsofSpec, inputs: Sequence[str], columns: Sequence[Sequence[str]]) -> StateLayout:
@@ -28,24 +27,3 @@ def layout(spec: AsofSpec, inputs: Sequence[str], columns: Sequence[Sequence[str
         for side, (name, names) in enumerate(zip(inputs, columns, strict=True))
     )
     return StateLayout("asof", tuple(held))
-
-
-def side_of(name: str) -> int | None:
-    """The input whose rows a segment has.
-
-    Examples
-    --------
-    >>> side_of("L/0"), side_of("R/12")
-    (0, 1)
-    """
-    return LETTERS.index(name[0]) if name[:1] in LETTERS else None
-
-
-def beside(name: str) -> str:
-    """What a segment is that has no rows of an input: there is none."""
-    return "unknown"
-
-
-def expiry(layout: StateLayout, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> list[int | None]:
-    """For each input the time before which its rows can go; a left row that has its match may go before."""
-    return by_reach(layout, watermark)
