@@ -49,7 +49,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "since(spark, what): needs `what`, which came with this version of Spark")
     config.addinivalue_line(
         "markers",
-        "in_turns(n=3, group=None): of the cases of a test, or of the tests of a group, one in n runs usually, "
+        "in_turns(n=5, group=None): of the cases of a test, or of the tests of a group, one in n runs usually, "
         "and another one at each commit",
     )
     if _older_than("4.2"):
@@ -81,6 +81,10 @@ def _number_of_commit() -> int:
     return zlib.crc32(found.strip().encode())
 
 
+TURNS = 5
+"""How many commits it takes until all cases of a test in turns have run."""
+
+
 def _left_to_other_commits(items: list[pytest.Item], number: int) -> Iterator[pytest.Item]:
     """The tests in turns whose turn it is not.
 
@@ -93,7 +97,7 @@ def _left_to_other_commits(items: list[pytest.Item], number: int) -> Iterator[py
         if mark is not None:
             group = mark.kwargs.get("group") or (item.path, getattr(item, "originalname", item.name))
             groups[group].append(item)
-            counts[group] = mark.kwargs.get("n", 3)
+            counts[group] = mark.kwargs.get("n", TURNS)
     for group, several in groups.items():
         turns = min(counts[group], len(several))
         # Shuffled: every third of the cases of three directions and six hows would have one direction.

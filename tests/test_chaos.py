@@ -55,6 +55,7 @@ def test_the_verifier_misses_nothing(inputs, tmp_path, family):
     assert "1 rows too many" in str(verify(family, inputs, tmp_path / "twice"))
 
 
+@pytest.mark.in_turns(group="several seconds")
 @pytest.mark.spark
 def test_files_of_one_size_keep_their_order_where_a_crash_puts_two_into_one_micro_batch(spark, tmp_path):
     """The logs of a driver that died after its file source had noted a file, and before the micro-batch was."""

@@ -49,6 +49,7 @@ def test_nothing_but_a_refusal_in_words(name, data):
     check(name, data.draw(mixed(name)))
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", list(TARGETS))
 @pytest.mark.parametrize("piece", PIECES, ids=[repr(piece[:12]) for piece in PIECES])
 def test_each_piece_alone_before_and_behind(name, piece):

@@ -196,6 +196,7 @@ def outside(file: Path) -> Iterator[str]:
                 yield top
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_a_module_imports_what_its_extra_installs(metadata):
     """The core imports nothing of an extra, so `import dovetail` and every join run with the core and a Spark."""
     modules = {

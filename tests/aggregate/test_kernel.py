@@ -20,6 +20,7 @@ from dovetail.families.aggregate.wide import averaged, fits, to_words
 from dovetail.reference.aggregate import aggregate_join
 
 
+@pytest.mark.in_turns(group="several seconds")
 @examples(300)
 @given(st.booleans(), st.sampled_from(["", "x", "X", "xy", "XY", "xY"]), asking, answering)
 def test_every_row_gets_what_the_nested_loop_says(keyed, axes, rows, others):

@@ -65,6 +65,7 @@ def covariances_by_pairs(values: np.ndarray, sampled: Sampled) -> np.ndarray:
     return (total + total.T) / 2
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("policy", ["raj", "raj_hash"])
 @pytest.mark.parametrize(("sides", "results"), [(2, None), (2, 8), (3, None), (3, 15)])
 @given(data=st.data(), memory=st.integers(6, 24), seed=st.integers(0, 9))

@@ -153,6 +153,7 @@ def test_early_rows_keep_the_priority_they_arrived_with():
     assert 0 < len(printed) < 60
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("slots", [12, pytest.param(60, marks=pytest.mark.slow)])
 def test_raj_holds_every_row_with_the_same_chance(slots):
     rows, runs = 4 * slots, 3000

@@ -28,6 +28,7 @@ def found_by(case: Case) -> Counter:
     return Counter(pair_of(a, b) for a, b in pairs)
 
 
+@pytest.mark.in_turns(group="several seconds")
 @given(cases())
 @examples(150)
 def test_every_case_is_the_nested_loop(case):
@@ -45,6 +46,7 @@ def test_a_distance_of_more_than_64_bits(direction):
     assert sum(count for (_, b), count in found_by(case).items() if b is not None) >= 1
 
 
+@pytest.mark.in_turns(group="several seconds")
 @given(cases(), st.integers(1, 9))
 def test_the_first_candidate_of_each_row_is_its_match(case, most):
     index = ConditionIndex(case.spec(), one_batch(case.right))

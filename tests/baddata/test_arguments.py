@@ -201,6 +201,7 @@ def test_joins(static, stream, data):
     settled(function, **arguments)
 
 
+@pytest.mark.in_turns(group="several seconds")
 @pytest.mark.usefixtures("_no_job")
 def test_functions_of_frames(static, stream):
     sample = dt.approx_join({"R": static, "S": static}, on="R.id = S.id", memory=10, seed=1)

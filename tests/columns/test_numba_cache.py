@@ -216,6 +216,7 @@ class TestArchive:
         misses, hits = map(int, run.stdout.split())
         return misses, hits
 
+    @pytest.mark.in_turns
     @pytest.mark.parametrize("home", ["home", "another"])
     def test_programs_share_what_one_of_them_compiled(self, nowhere, tmp_path, home):
         (tmp_path / "another").mkdir()
@@ -225,6 +226,7 @@ class TestArchive:
         # A module that a kernel calls may have changed with the package.
         assert self.cached(self.archive(tmp_path / "three", "dovetail.zip", init="x = 1"), *place) == (1, 0)
 
+    @pytest.mark.in_turns(group="several seconds")
     def test_kernels_that_travel_with_the_package(self, nowhere, tmp_path):
         archive, home, other = self.archive(tmp_path / "one", "dovetail.zip"), tmp_path / "first", tmp_path / "other"
         home.mkdir()

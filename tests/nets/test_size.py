@@ -1,7 +1,8 @@
-"""How much the nets draw in the usual runs of two commits: enough joins, in sessions of every meaning."""
+"""How much the nets draw in the usual runs of four commits: enough joins, in sessions of every meaning."""
 
 from __future__ import annotations
 
+from conftest import TURNS
 from tests.nets import test_calls, test_roles, test_statements
 from tests.nets.sessions import MEANINGS, drawn_settings
 
@@ -29,14 +30,14 @@ def test_hundreds_of_calls_in_every_kind_of_session(monkeypatch):
     monkeypatch.delenv("NET_SEED", raising=False)
     calls, seen = 0, set()
     for family, test in DOZENS.items():
-        # Two commits draw all of it, and a commit half of each family's.
-        assert [mark.kwargs for mark in test.pytestmark if mark.name == "in_turns"] == [{"n": 2}]
+        # Four commits draw all of it, and a commit a quarter of each family's.
+        assert [mark.kwargs for mark in test.pytestmark if mark.name == "in_turns"] == [{"n": 4}]
         for seed in cases_of(test):
             calls += test_calls.DOZEN
             drawn = drawn_settings(family, seed)
             seen.add(tuple(drawn[name] for name in NAMES))
     for test, joins in IN_TURNS:
-        calls += 2 * max(len(cases_of(test)) // 3, 1) * joins
+        calls += 4 * max(len(cases_of(test)) // TURNS, 1) * joins
     # Each is a join of ours beside Spark's answer: none of them may be left to Spark.
     assert calls >= 300
     assert seen == set(MEANINGS)

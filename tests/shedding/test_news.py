@@ -40,6 +40,7 @@ def made(news):
     return news.News.made(seed=1)
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_documents_are_those_of_the_text(news, made):
     """Unit vectors in the order of time; the pairs are those of the definition; most stories come at the lag."""
     again = news.News.made(seed=1)
@@ -72,6 +73,7 @@ def test_files_hold_every_item_once(news, made, tmp_path):
         assert numbers.tolist() == table.column("n").to_pylist()
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_a_fifth_of_the_work_finds_most_pairs(news, made):
     spec = make_plan(None, dict(made.items), news.WINDOW, streaming=True, partitions=2).spec
 

@@ -71,6 +71,7 @@ def test_settings_fit(method, metric, seed, z, m, correlated):
         assert ((counts > 0).all(axis=1) | (counts == 0).all(axis=1)).all()
 
 
+@pytest.mark.in_turns(group="several seconds")
 @given(seed=seeds, z=st.floats(0.02, 0.98), correlated=st.booleans())
 def test_exhaustive_is_the_best_of_all(seed, z, correlated):
     model = random_model(np.random.default_rng(seed), 3, 3, correlated=correlated)

@@ -27,6 +27,7 @@ def dropping(shed: RandomDrop):
     return lambda spec: DropKernel(spec, shed=shed)
 
 
+@pytest.mark.in_turns(group="several seconds")
 @given(
     case=cases(most=5),
     data=st.data(),
@@ -95,6 +96,7 @@ def test_dense_streams(kind, inputs):
 MEMORY = st.sampled_from([{}, {"keep": "selected"}, {"memory": "300 B"}, {"memory": 5, "keep": "selected"}])
 
 
+@pytest.mark.in_turns
 @given(case=cases(most=2), data=st.data(), width=widths)
 @pytest.mark.parametrize("throttle", [0.3, 1.0])
 def test_semi_joins(throttle, case, data, width):
@@ -106,6 +108,7 @@ def test_semi_joins(throttle, case, data, width):
     assert found == expected if throttle == 1.0 else found <= expected
 
 
+@pytest.mark.in_turns
 @given(case=cases(most=3), data=st.data(), width=widths, throttle=st.floats(0.05, 0.95))
 @pytest.mark.parametrize("kind", ["harvest", "drop"])
 def test_late_rows_and_times_of_results_are_those_of_the_window_join(kind, case, data, width, throttle):

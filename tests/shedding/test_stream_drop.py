@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from dovetail.families.shedding.paper.clock import SECOND, VirtualClock
 from dovetail.families.shedding.paper.workload import DriftingStreams, arrival_times, epsilon_join, maker
@@ -24,6 +25,7 @@ def run(shed, throttle: float):
     return clock.run(inputs, arrival_times(inputs), UNTIL).served, made
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_work_follows_the_throttle():
     """Windows hold rows of earlier rates for a while; that must not look like an input of many rows."""
     exact, _ = run(Harvest(), 1.0)

@@ -63,6 +63,7 @@ def test_the_last_report_alone_is_empty(spark, folder):
     assert dt.metrics(query)["rows"] == 32
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_each_join_of_a_query_has_its_own(spark, folder):
     text = (
         "SELECT A.id FROM A, B WINDOW = 4 SECONDS WHERE A.k = B.k UNION ALL "

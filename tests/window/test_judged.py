@@ -200,6 +200,7 @@ def check_stream(seed: int) -> int:
     return sum(answer.values())
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_drawn_streams():
     assert sum(check_stream(seed) for seed in seeds(0, 300)) > 500
 

@@ -150,6 +150,7 @@ def as_counter(columns) -> Counter[tuple[int, ...]]:
 # ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_turns(group="several seconds")
 @given(joins())
 def test_every_way_finds_every_match_once(join):
     sides, conditions, windows, order, held = join

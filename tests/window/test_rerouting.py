@@ -102,6 +102,7 @@ def test_rows_that_have_matched_are_known_to_have(how, case, data):
     across(case, data, spec_for, data.draw(schedules(case.tables, waits)), how=how)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("how", HOWS)
 @given(data=st.data())
 def test_dense_streams(how, data):

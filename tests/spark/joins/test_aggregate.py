@@ -72,6 +72,7 @@ def test_larger_data_gives_what_duckdb_gives(spark, name, skewed):
         np.testing.assert_allclose(ours.astype(float), theirs.astype(float), rtol=1e-9, atol=1e-6, err_msg=column)
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_the_answer_does_not_depend_on_the_partitions(spark):
     _, frames = inputs(spark, 3000, skewed=True)
     answers = []
@@ -113,6 +114,7 @@ def test_overflow_follows_ansi(spark, broadcast):
                 ours.collect()
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_columns_of_every_type_come_out_as_they_were(spark):
     t = spark.sql(
         "SELECT 1 AS k, array(struct(1 AS a)) AS a, INTERVAL 3 MONTHS AS m, map('x', NULL) AS n, "
@@ -133,6 +135,7 @@ def test_columns_of_every_type_come_out_as_they_were(spark):
     ).collect()  # fmt: skip
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_a_stream_asks_a_table(spark, tmp_path):
     _, frames = inputs(spark, 60)
     (tmp_path / "t").mkdir()
@@ -152,6 +155,7 @@ def test_a_stream_asks_a_table(spark, tmp_path):
     assert pq.read_table(tmp_path / "out").num_rows == 60
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_what_counts_for_a_broadcast_is_what_travels(spark, capsys):
     q = spark.range(20_000).selectExpr("double(id) AS x", "id", *(f"concat('{at}', id) AS s{at}" for at in range(8)))
     t = spark.range(50).selectExpr("id", "double(id * 7) AS x")
@@ -393,6 +397,7 @@ def test_two_streams_say_what_they_do(spark, tmp_path, capsys):
         dt.aggregate_join(marked, **call, broadcast="q")
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_a_window_is_a_condition(spark):
     frames = {alias: moments(spark, 80, seed) for seed, alias in enumerate("tq")}
     agg = {"n": "count(*)", "total": "sum(q.id)"}
@@ -426,6 +431,7 @@ def test_what_others_call_the_arguments(spark):
         dt.aggregate_join(frames, on="q.x <= t.x", by="t", aggs=AGG)
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("broadcast", [None, False])
 def test_counters_may_travel_among_the_rows(spark, broadcast, monkeypatch):
     """As they do on Spark Connect, which has no accumulators."""

@@ -80,6 +80,7 @@ def test_a_value_that_is_within_the_error(spark):
     assert row.d == len(set(values))
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_what_still_needs_the_pairs(spark, frames, capsys):
     texts = {
         "median(q.p - t.p)": "q.p <= t.p",

@@ -16,6 +16,7 @@ def frames(spark):
     return {"t": t, "q": q}
 
 
+@pytest.mark.in_turns
 @pytest.mark.parametrize("inner", [False, True])
 def test_a_statement_gives_what_spark_gives(spark, frames, inner):
     for name, frame in frames.items():
@@ -50,6 +51,7 @@ def test_what_needs_the_pairs_and_an_order(spark, frames):
     assert found.collect() == wanted.collect()
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_relations_on_the_left_and_subqueries(spark, frames):
     found = dt.sql(
         "SELECT s.k, sum(s.n) AS n FROM (SELECT t.k, n FROM t JOIN q AS r ON t.id = r.qid "

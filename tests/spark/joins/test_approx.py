@@ -82,6 +82,7 @@ def test_exact_fails_where_memory_does_not_hold_all(sides):
         dt.approx_join({"R": r, "S": s}, on="R.k = S.k", memory=200, policy="exact").count()
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_composite_keys_texts_filters_and_what_only_spark_evaluates(sides):
     r, s = sides
     on = "R.name = S.name AND R.k = S.k AND R.x > 9 AND ABS(R.x - S.x) <= 1 AND R.id % 3 <> S.id % 3"

@@ -112,6 +112,7 @@ def test_names_types_and_ties(spark):
     assert "the last one by map, then all its columns" in first._dovetail.plan.text()
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_what_cannot_be_null(spark):
     """Spark need not look for a NULL where there is none: structs, and what the user's own schema rules out."""
     left = spark.range(3).selectExpr("id", "nullif(id, 1) AS v")
@@ -151,6 +152,7 @@ def test_times_of_day(spark):
         spark.conf.set("spark.sql.timeType.enabled", before)
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_text_and_wide_decimals_as_times(spark):
     texts = {"a": spark.sql("SELECT '10x' AS t"), "b": spark.sql("SELECT id, string(id) AS t FROM range(0, 30, 10)")}
     assert [row.b.id for row in dt.asof_join(texts, time="t").collect()] == [10]
@@ -163,6 +165,7 @@ def test_text_and_wide_decimals_as_times(spark):
     assert dt.asof_join({"l": left, "r": right}, time="t", within=2).count() == 0
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_keys_within_structs_and_arrays(spark):
     """NULL, NaN and zeros inside a key are values; a key that is NULL as a whole matches nothing."""
     nan, t = float("nan"), "t int"
@@ -184,6 +187,7 @@ def test_keys_within_structs_and_arrays(spark):
     assert {row.l.n: row.r and row.r.t for row in found.collect()} == {0: 0, 1: 1, 2: 2, 3: None}
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_pandas_agrees(spark):
     random = np.random.default_rng(5)
     left = pd.DataFrame({"t": np.sort(random.integers(0, 5000, 400)), "k": random.integers(0, 5, 400), "n": range(400)})

@@ -59,6 +59,7 @@ def ids_of(found: dict) -> tuple:
     return tuple(None if row is None else row["id"] for row in found.values())
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_several_tables(spark, tables):
     """Every how, own keys and tolerances, conditions of each input: all in one job."""
     inputs = {alias: static(spark, tables, alias) for alias in "abc"}

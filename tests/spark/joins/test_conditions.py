@@ -77,6 +77,7 @@ def by_spark(spark, folder, on: str, how: str = "inner") -> Counter:
     return ids(a.join(b, F.expr(on), how))
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_window_joins_in_batch(spark, tables):
     inputs = {alias: static(spark, tables, alias) for alias in "AB"}
     near = "ABS(A.t - B.t) <= INTERVAL 20 SECONDS"
@@ -93,6 +94,7 @@ def test_a_window_join_of_streams(spark, tables, tmp_path):
     assert written(spark, tmp_path) == by_spark(spark, tables, f"{on} AND ABS(A.t - B.t) <= INTERVAL 20 SECONDS")
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_theta_joins_in_windows(spark, tables):
     inputs = {alias: static(spark, tables, alias) for alias in "AB"}
     same = "unix_seconds(A.t) DIV 30 = unix_seconds(B.t) DIV 30"
@@ -101,6 +103,7 @@ def test_theta_joins_in_windows(spark, tables):
         assert ids(found) == by_spark(spark, tables, f"({on}) AND {same}"), on
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_a_stream_beside_a_table(spark, tables, tmp_path):
     """Also what takes several searches: each is without state, and so is their union."""
     on = "A.k = B.k OR ABS(A.x - B.x) <= B.r"

@@ -64,6 +64,7 @@ def test_larger_data_gives_what_duckdb_gives(spark, name, keyed, skewed):
     assert found.num_rows >= 4000
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_the_answer_does_not_depend_on_the_partitions(spark):
     _, frames = inputs(spark, 3000, skewed=True)
     answers = []
@@ -160,6 +161,7 @@ def test_a_distance_too_large_for_its_type_is_told(spark):
     assert dt.nearest_join({"r": r, "s": s}, on="ABS(r.x - s.x)", within=100, how="left").first().s is None
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_largest_distances(spark):
     r = spark.sql("SELECT TIMESTAMP'2024-01-01 12:00:00' AS t, 10 AS n, 10D AS x")
     s = r.selectExpr("t + INTERVAL 5 SECONDS AS t", "n + 5 AS n", "x + 5 AS x")

@@ -164,6 +164,7 @@ def test_two_streams_give_what_spark_gives_across_a_restart(spark, tmp_path, nam
     assert counted["held_rows"] <= 2
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_late_rows_are_dropped(spark, tmp_path):
     frames = {alias: places(spark, 60, seed, last=True).localCheckpoint() for seed, alias in enumerate("rs")}
     files = Files(spark, tmp_path, frames)

@@ -44,6 +44,7 @@ def test_every_form_gives_the_same(frames, form):
     assert travelling(found) == {"t": ("id", "price"), "q": ("ref", "bid")}
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_columns_of_the_joined_row_and_of_the_inputs(frames):
     """``F.col("t.id")`` names the joined row, ``t["id"]`` a frame that went into it."""
     t, q = frames["t"], frames["q"]

@@ -102,6 +102,7 @@ def test_an_inner_product_of_arrays_sheds(spark, folder, tmp_path):
     assert all(report["harvest_B_A"][17] == 1.0 and np.mean(report["harvest_B_A"]) < 0.5 for report in later)
 
 
+@pytest.mark.in_turns(group="several seconds")
 @pytest.mark.usefixtures("few_partitions")
 def test_exact_where_nothing_is_overloaded(spark, folder, tmp_path):
     reports = run(joined(spark, folder, shed=dt.Harvest(target=600.0)), tmp_path)

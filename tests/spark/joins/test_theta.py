@@ -140,6 +140,7 @@ def test_broadcast(left, right):
     assert several(joins) == want
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_empty_sides(spark, left, right):
     none, late = spark.createDataFrame([], SCHEMA), right.filter("id < 0")
     calls = [

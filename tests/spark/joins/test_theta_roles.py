@@ -44,6 +44,7 @@ HOWS = [
 ]
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_batch(spark):
     """Rows that are equal in all, numbers apart, are among them, and all joins are in one job."""
     inputs = {alias: [*made(alias, 18), *made(alias, 4)] for alias in "ABC"}
@@ -82,6 +83,7 @@ def test_an_input_that_nothing_connects(spark):
     assert joined.count() > 5
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_explain_and_metrics(spark, capsys):
     frames = {alias: frame(spark, made(alias, 18)) for alias in "ABC"}
     joined = dt.theta_join(frames, on=ON, how={"C": "optional"})

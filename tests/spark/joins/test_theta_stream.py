@@ -214,6 +214,7 @@ def test_left_join_in_windows_of_time(spark, tmp_path, zone):
     assert [moment.astimezone(UTC) for moment in back] == [A_FILES[0][0]["t"], B_FILES[0][0]["t"]]
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_windows_of_time_in_batch_know_no_lateness_and_no_zone(spark, tmp_path, zone):
     """Times without a zone are cut as they are written; nothing is late where all rows are there."""
     zone("Asia/Kolkata")
@@ -232,6 +233,7 @@ def test_windows_of_time_in_batch_know_no_lateness_and_no_zone(spark, tmp_path, 
     assert days.count() == len(timed) * (len(timed) - 1) // 2
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_stream_beside_a_static_input(spark, tmp_path):
     """Several joins in one query, for its start is the expensive part."""
     a, b = rows(0, 30), rows(1, 25)

@@ -73,6 +73,7 @@ def test_other_time_zone(spark):
     assert Counter(joined.selectExpr(*shown).collect()) == Counter(own.selectExpr(*shown).collect())
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_names_of_every_kind(spark):
     names = ["c0", "d0", "k0", "m", "b", "n", "r", "h", "g", "s", "keep", "cell", "side", "segment", "number",
              "a b", "a.b", "a`b", "größe", "select", "#counters", "#found"]  # fmt: skip
@@ -102,6 +103,7 @@ MIXED = """
 """
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_types_are_compared_as_spark_compares_them(spark):
     made = spark.sql(MIXED).coalesce(1)
     conditions = [

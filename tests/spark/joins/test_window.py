@@ -165,6 +165,7 @@ def test_conditions_of_sparks_own_in_a_stream_across_a_restart(spark, tmp_path, 
         dt.check_checkpoint(other, place / "checkpoint")
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_a_stream_without_any_equality(spark, tmp_path):
     inputs = {alias: made(alias) for alias in "ABC"}
     for alias, rows in inputs.items():

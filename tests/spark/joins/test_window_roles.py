@@ -80,6 +80,7 @@ def test_a_stream_across_a_restart(spark, tmp_path):
         run(changed, place)
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_explain_and_what_is_refused(spark, capsys):
     frames = {alias: frame(spark, made(alias, 3)) for alias in "ABC"}
     call = {"on": "A.k = B.k AND B.k = C.k", "time": "ts", "within": "2 seconds"}

@@ -80,6 +80,7 @@ def test_tables_by_key_and_by_value(spark, tmp_path, capsys, spelled):
     assert "by an index of its values in every task" in text
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_a_kept_row_alone_has_no_row_of_a_table(spark, tmp_path):
     inputs, static = filled(tmp_path), tables(spark)
     streams = {alias: stream(spark, tmp_path / alias) for alias in "AB"}

@@ -103,6 +103,7 @@ def frames_only(monkeypatch):
     monkeypatch.setattr(versions, "_ROW_STATE", "not in this version")
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_a_stream_by_frames(spark, tmp_path, frames_only):
     """Three micro-batches on one checkpoint: state, counters and timers go through Pandas frames."""
 
