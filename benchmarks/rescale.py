@@ -1,18 +1,21 @@
 """How long a change of partitions takes: a three-way window join with 5 million rows of state, from 4 to 16.
 
-    python benchmarks/rescale.py [ROWS]
+    python benchmarks/rescale.py [--rows 5000000] [--write]
 
-Prints the seconds of `dt.resume`, and those of the micro-batches before and after it.
+Shows the seconds of `dt.resume`, and those of the micro-batches before and after it.  The first micro-batch of a query
+starts its workers and opens its state, whether or not anything was moved, so that before the change counts as one, too.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Annotated
 
+import typer
+from _timing import show
 from pyspark.sql import DataFrame
 
 import dovetail as dt
@@ -22,8 +25,11 @@ USUAL = 50_000
 """Rows of each input in a usual micro-batch."""
 
 
-def main() -> None:
-    rows = int(sys.argv[1]) if len(sys.argv) > 1 else 5_000_000
+def main(
+    rows: Annotated[int, typer.Option(help="Rows of state.")] = 5_000_000,
+    write: Annotated[bool, typer.Option(help="Write the table to benchmarks/rescale.md.")] = False,
+) -> None:
+    """Run the benchmark and print its table."""
     each = rows // 3
     spark = dt.session(master="local[2]", conf={"spark.sql.shuffle.partitions": BEFORE})
     with tempfile.TemporaryDirectory(prefix="rescale-") as folder:
@@ -76,12 +82,22 @@ def main() -> None:
             first += USUAL
         after = run(AFTER, "new")
         moved = dt.state(spark, f"{place}/new").selectExpr("sum(rows)").collect()[0][0]
-    print(f"state before {held[0]:,} rows, {held[1] / 1e6:.0f} MB; after the last micro-batch {moved:,} rows")
-    print(f"dt.resume from {BEFORE} to {AFTER} partitions: {took:.1f} s")
-    print("micro-batches before:", ", ".join(f"{seconds:.2f} s" for _, seconds in before))
-    print("micro-batches after:", ", ".join(f"{seconds:.2f} s" for _, seconds in after))
     spark.stop()
+
+    def timed(laps: list[tuple[int, float]]) -> str:
+        return ", ".join(f"{seconds:.2f}" for _, seconds in laps)
+
+    table = [
+        ["state before", f"{held[0]:,} rows, {held[1] / 1e6:.0f} MB"],
+        ["`dt.resume`", f"{took:.1f} s"],
+        [f"micro-batches in {BEFORE} partitions, after a restart", f"{timed(before)} s"],
+        [f"micro-batches in {AFTER} partitions, after `dt.resume`", f"{timed(after)} s"],
+        ["state after the last of them", f"{moved:,} rows"],
+    ]
+    file = Path(__file__).parent / "rescale.md" if write else None
+    title = f"A three-way window join from {BEFORE} to {AFTER} partitions"
+    show(["", f"micro-batches of {3 * USUAL:,} rows"], table, title=title, file=file)
 
 
 if __name__ == "__main__":
-    main()
+    typer.run(main)

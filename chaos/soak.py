@@ -1,13 +1,16 @@
-"""Streams at a constant rate for as long as you like: do memory and state stay flat?
+"""Streams at a constant rate for as long as you like: do memory, state and files stay flat?
 
-Three queries run at once on a local Spark: a window join, an as-of join and a theta join in windows of time.  The run
-samples the private memory of each process, the JVM's heap after a collection, and the rows and bytes that the joins
-hold.  Flat means: the robust slope (Theil and Sen) over the second half of the run is not above zero with confidence,
-or adds up to less than a small part of the median.
+Six queries run at once on a local Spark: a window join, an as-of join, a theta join in windows of time, a window join
+that sheds, a best-match join and an approximate one.  The run samples the private memory of each process, the JVM's
+heap after a collection, open files and sockets, the rows and bytes that the joins hold, the files of the checkpoints,
+and how long micro-batches take.  Flat means: the robust slope (Theil and Sen) over the second half of the run is not
+above zero with confidence, or adds up to less than a small part of the median.
 """
 
 from __future__ import annotations
 
+import os
+import statistics
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
@@ -30,7 +33,7 @@ HEAP = "640m"
 SAMPLES = 120
 SERIES = {
     "driver JVM": "MiB", "live heap of it": "MiB", "Python driver": "MiB", "Python workers": "MiB",
-    "rows held": "rows", "bytes held": "MiB",
+    "rows held": "rows", "bytes held": "MiB", "open files": "files", "checkpoint files": "files", "micro-batch": "s",
 }  # fmt: skip
 
 
@@ -97,6 +100,9 @@ def soak(minutes: float, rate: int, place: Path, tick: Callable[[float], None]) 
         "spark.ui.retainedTasks": 100,
         "spark.sql.ui.retainedExecutions": 10,
         "spark.sql.streaming.numRecentProgressUpdates": 10,
+        # As many micro-batches can be gone back to; until there are as many, files of checkpoints only come.
+        "spark.sql.streaming.minBatchesToRetain": 10,
+        "spark.sql.streaming.stateStore.maintenanceInterval": "10s",
     }
     found = Soak()
     with quiet_session("soak", place / "spark.log", conf=conf) as spark:
@@ -107,7 +113,7 @@ def soak(minutes: float, rate: int, place: Path, tick: Callable[[float], None]) 
             while (passed := time.monotonic() - began) < minutes * 60:
                 time.sleep(every)
                 tick(passed)
-                _sample(spark, queries, found, passed)
+                _sample(spark, queries, found, passed, place)
             found.batches = sum(int(report["batchId"]) + 1 for query in queries if (report := query.lastProgress))
             found.rows = round(rate * minutes * 60) * 2 * len(queries)
             for error in filter(None, [query.exception() for query in queries]):
@@ -130,11 +136,18 @@ def _joins(spark: SparkSession, rate: int) -> Iterator[DataFrame]:
     yield dt.window_join(streams(), on="A.k = B.k", time="ts", within="10 seconds", partitions=2)
     yield dt.asof_join(streams(), by="k", time="ts", within="10 seconds", how="left")
     yield dt.theta_join(streams(), on="ABS(A.v - B.v) <= 1", window="5 seconds", time="ts", how="left")
+    shed = dt.Harvest(throttle=0.5, basic_window="1 second", seed=5)
+    yield dt.window_join(
+        streams(), on="ABS(A.v - B.v) <= 2", time="ts", within="5 seconds", partitions=1, shed=shed
+    )  # fmt: skip
+    criteria = [dt.closest("ts", within="2 seconds"), dt.closest("v", within=20)]
+    yield dt.bestmatch_join(streams(), on=criteria, by="k", how="left")
+    yield dt.approx_join(streams(), on="A.k = B.k", memory=20_000, seed=8, partitions=2)
 
 
 def _start(frame: DataFrame, place: Path) -> StreamingQuery:
     writer = frame.writeStream.format("noop").option("checkpointLocation", str(place))
-    return writer.trigger(processingTime="5 seconds").start()
+    return writer.trigger(processingTime="10 seconds").start()
 
 
 def _await_first_rows(queries: list[StreamingQuery]) -> None:
@@ -146,7 +159,7 @@ def _await_first_rows(queries: list[StreamingQuery]) -> None:
         time.sleep(0.5)
 
 
-def _sample(spark: SparkSession, queries: list[StreamingQuery], found: Soak, passed: float) -> None:
+def _sample(spark: SparkSession, queries: list[StreamingQuery], found: Soak, passed: float, place: Path) -> None:
     own = psutil.Process()
     driver = find(own.pid, "driver")
     workers = find(own.pid, "worker")
@@ -161,6 +174,9 @@ def _sample(spark: SparkSession, queries: list[StreamingQuery], found: Soak, pas
         "Python workers": sum(_private(pid) for pid in workers),
         "rows held": sum(rows for rows, _ in held),
         "bytes held": sum(size for _, size in held) / MIB,
+        "open files": sum(_open_files(pid) for pid in (own.pid, driver[0], *workers)),
+        "checkpoint files": sum(len(files) for at in range(len(queries)) for _, _, files in os.walk(place / str(at))),
+        "micro-batch": statistics.mean(map(_duration, queries)),
     }
     for name, value in values.items():
         found.values[name].append(value)
@@ -172,6 +188,20 @@ def _private(pid: int) -> float:
         return float(psutil.Process(pid).memory_full_info().uss) / MIB
     except psutil.NoSuchProcess:
         return 0.0
+
+
+def _open_files(pid: int) -> int:
+    """Files, sockets and pipes that a process has open."""
+    try:
+        return int(psutil.Process(pid).num_fds())
+    except psutil.NoSuchProcess:
+        return 0
+
+
+def _duration(query: StreamingQuery) -> float:
+    """Seconds of a usual one of the last micro-batches that had rows."""
+    reports = [report for report in query.recentProgress if report["numInputRows"]]
+    return statistics.median(report["durationMs"]["triggerExecution"] for report in reports) / 1000 if reports else 0.0
 
 
 def _live_heap(spark: SparkSession) -> float:
@@ -194,8 +224,11 @@ def _held(query: StreamingQuery) -> tuple[int, int]:
 
 def draw(found: Soak, file: Path) -> None:
     """The series over time, as a picture."""
-    panels = (("driver JVM", "live heap of it"), ("Python driver", "Python workers"), ("rows held",))
-    drawn = Figure(figsize=(8, 7), layout="constrained")
+    panels = (
+        ("driver JVM", "live heap of it"), ("Python driver", "Python workers"), ("rows held",),
+        ("open files", "checkpoint files"), ("micro-batch",),
+    )  # fmt: skip
+    drawn = Figure(figsize=(8, 10), layout="constrained")
     axes = drawn.subplots(len(panels), 1, sharex=True)
     for axis, names in zip(axes, panels, strict=True):
         for name in names:

@@ -149,11 +149,12 @@ def test_a_short_run_under_fire(inputs, tmp_path):
 @pytest.mark.spark
 @pytest.mark.cluster
 def test_a_long_run_of_a_minute(tmp_path):
-    """The code of the long run; its first minute is Spark's warming up, so only plain growth counts."""
+    """The code of the long run; its first minute is Spark's warming up, so only doubling counts."""
     picture = tmp_path / "soak.png"
-    options = ["--minutes", "1.2", "--tolerance", "0.3", "--picture", str(picture)]
+    options = ["--minutes", "1.2", "--tolerance", "1", "--picture", str(picture)]
     command = [sys.executable, "-m", "chaos", "soak", *options]
     done = subprocess.run(command, capture_output=True, text=True, timeout=900, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     assert picture.stat().st_size > 10_000
     assert "Python workers" in done.stdout
+    assert "checkpoint files" in done.stdout
