@@ -64,6 +64,8 @@ def readable(raw: dict[str, int], tasks: int) -> dict[str, Any]:
     --------
     >>> readable({"rows": 8, "largest": 5, "kernel_us": 1500}, tasks=2)
     {'rows': 8, 'kernel_ms': 1.5, 'balance_in': 1.25, 'load_largest': 5, 'load_least': 4.0}
+    >>> readable({"rows_left": 6, "rows_right": 6, "copies": 2, "largest": 6, "kernel_us": 0}, tasks=2)["rows_in"]
+    10
     """
     counts: dict[str, Any] = dict(raw)
     counts["kernel_ms"] = counts.pop("kernel_us") / 1000
@@ -71,6 +73,8 @@ def readable(raw: dict[str, int], tasks: int) -> dict[str, Any]:
         largest, rows = counts.pop("largest"), sum(counts.get(name, 0) for name in _INCOMING)
         # The busiest task has at least the average, however small its cells are.
         counts["balance_in"] = max(1.0, largest * tasks / rows) if rows else 1.0
+        if "copies" in counts:
+            rows = counts["rows_in"] = rows - counts["copies"]
         counts |= {"load_largest": largest, "load_least": rows / tasks}
     if "task_rows" not in counts:
         return counts
