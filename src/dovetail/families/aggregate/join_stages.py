@@ -23,7 +23,16 @@ from dovetail.columns.encode import Keys, group_numbers, routing_points, usable,
 from dovetail.columns.hashing import row_hashes
 from dovetail.columns.layout import COUNTERS, KEY, POINT_PAYLOAD, SEGMENT, TURN, columns_of
 from dovetail.columns.search import grouped_runs
-from dovetail.columns.segments import binary_column, cast_columns, concat, nulls, pack, take_unchecked, unpack
+from dovetail.columns.segments import (
+    BLOCK_ROWS,
+    binary_column,
+    cast_columns,
+    concat,
+    nulls,
+    pack,
+    take_unchecked,
+    unpack,
+)
 from dovetail.families.aggregate.compiled import Index
 from dovetail.families.aggregate.finish import matches, results
 from dovetail.families.aggregate.kernel import Piece, State, merged, picked, states
@@ -47,6 +56,9 @@ METRICS = ("rows_points", "rows_boxes", "matches", "kernel_us", "cells", "result
 
 RESULT = "v"
 """Prefix of the columns of the results."""
+
+MOST_WAITING = 256 << 20
+"""Bytes of rows that wait in a task until they are worth an answer."""
 
 
 @dataclass(frozen=True)
@@ -226,29 +238,69 @@ class BroadcastStage(ResultStage):
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
-        answering: pa.RecordBatch | None = None
-        ranks: RankIndex | None = None
-        opened = False
-        counted = [0] * len(METRICS)
-        payload = len(self.spec.payload)
+        asked = _Asked(self)
         for block, parts in broadcast_parts(batches, packed=self.packed):
-            if not opened:
-                # Where the small side is empty, nobody packs it.
-                answering, opened = concat(unpack(part) for part in parts) if parts else None, True
+            asked.open(parts)
+            if asked.push(block):
+                yield from asked.answered()
+        if asked.rows:
+            yield from asked.answered()
+        if asked.opened:
+            yield self.counts(asked.counted)
+
+
+@dataclass
+class _Asked:
+    """A task of a broadcast join at work: the whole answering side, and the rows that wait for their answers."""
+
+    stage: BroadcastStage
+    answering: pa.RecordBatch | None = None
+    ranks: RankIndex | None = None
+    opened: bool = False
+    waiting: list[pa.RecordBatch] = field(default_factory=list)
+    rows: int = 0
+    bytes: int = 0
+    counted: list[int] = field(default_factory=lambda: [0] * len(METRICS))
+
+    def open(self, parts: list[pa.Buffer]) -> None:
+        """Read the answering side from its parts, the first time."""
+        if self.opened:
+            return
+        self.opened = True
+        self.counted[4] = 1
+        # Where the small side is empty, nobody packs it.
+        if parts:
             began = time.perf_counter_ns()
-            if answering is not None and self.spec.overlap is not None and ranks is None:
-                ranks = RankIndex(self.spec, answering)
-            keys = self.asking_keys(block)
-            rows = block.num_rows
-            if answering is None:
-                state = empty_state(self.spec, rows)
-            else:
-                state = states(self.spec, answering, keys) if ranks is None else ranks.states(keys)
-            out, found = self.rows_out(list(block.columns[:payload]), state)
-            spent = (time.perf_counter_ns() - began) // 1000
-            for at, more in ((1, rows), (2, found), (3, spent), (5, out.num_rows)):
-                counted[at] += more
-            yield out
-        if opened:
-            counted[0], counted[4] = 0 if answering is None else answering.num_rows, 1
-            yield self.counts(counted)
+            self.answering = concat(unpack(part) for part in parts)
+            self.counted[0] = self.answering.num_rows
+            if self.stage.spec.overlap is not None:
+                self.ranks = RankIndex(self.stage.spec, self.answering)
+            self.counted[3] += (time.perf_counter_ns() - began) // 1000
+
+    def push(self, block: pa.RecordBatch) -> bool:
+        """Take rows that ask, and tell whether they are enough.
+
+        To answer takes as much as there are rows on both sides, however few ask: so as many wait as can answer.
+        """
+        self.waiting.append(block)
+        self.rows += block.num_rows
+        self.bytes += block.nbytes
+        if self.answering is None or self.ranks is not None:
+            return True
+        return self.rows >= self.answering.num_rows or self.bytes >= MOST_WAITING
+
+    def answered(self) -> Iterator[pa.RecordBatch]:
+        """The results of the rows that wait, in batches that Spark can take."""
+        began = time.perf_counter_ns()
+        stage, block = self.stage, concat(self.waiting)
+        self.waiting, self.rows, self.bytes = [], 0, 0
+        keys = stage.asking_keys(block)
+        if self.answering is None:
+            state = empty_state(stage.spec, block.num_rows)
+        else:
+            state = states(stage.spec, self.answering, keys) if self.ranks is None else self.ranks.states(keys)
+        out, found = stage.rows_out(list(block.columns[: len(stage.spec.payload)]), state)
+        spent = (time.perf_counter_ns() - began) // 1000
+        for at, more in ((1, block.num_rows), (2, found), (3, spent), (5, out.num_rows)):
+            self.counted[at] += more
+        yield from (out.slice(at, BLOCK_ROWS) for at in range(0, out.num_rows, BLOCK_ROWS))
