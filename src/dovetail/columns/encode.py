@@ -200,29 +200,26 @@ def _ranked(axis: Axis, point_keys: Keys, box_keys: Keys) -> tuple[Codes, Codes,
 def group_numbers(kinds: tuple[Kind, ...], left: Keys, right: Keys) -> tuple[Index, Index]:
     """Equality keys of both sides as common group numbers 0, 1, 2 ..."""
     size = len(left[0])
-    numbers = np.zeros(size + len(right[0]), dtype=np.int64)
+    numbers: Index | None = None
     for at, kind in enumerate(kinds):
         if kind == "rank":
-            both = pa.concat_arrays([left[at], right[at]]).dictionary_encode().indices
-            codes = both.to_numpy(zero_copy_only=False).astype(np.int64)
+            codes = _numbered(pa.concat_arrays([left[at], right[at]]))
         else:
-            codes = np.concatenate([order_codes(left[at], kind), order_codes(right[at], kind)])
-        numbers = _combine(numbers, codes)
+            codes = _dense(np.concatenate([order_codes(left[at], kind), order_codes(right[at], kind)]))
+        # Both are below 2**31, so their product fits.
+        numbers = codes if numbers is None else _dense(numbers * (int(codes.max(initial=0)) + 1) + codes)
+    if numbers is None:
+        numbers = np.zeros(size + len(right[0]), dtype=np.int64)
     return numbers[:size], numbers[size:]
-
-
-def _combine(numbers: Index, codes: Codes) -> Index:
-    """Group numbers refined by one more key column."""
-    dense = _dense(codes)
-    if not numbers.any():
-        return dense
-    pairs = numbers * (int(dense.max(initial=0)) + 1) + dense  # both are below 2**31, so this fits
-    return _dense(pairs)
 
 
 def _dense(values: Index) -> Index:
     """Numbers 0, 1, 2 ... for the distinct values, in the order of their first appearance."""
-    indices = pa.array(values).dictionary_encode().indices.to_numpy(zero_copy_only=False)
+    return _numbered(pa.array(values))
+
+
+def _numbered(values: pa.Array[Any]) -> Index:
+    indices = values.dictionary_encode().indices.to_numpy(zero_copy_only=False)
     return np.asarray(indices, dtype=np.int64)
 
 
