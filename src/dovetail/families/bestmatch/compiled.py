@@ -181,13 +181,15 @@ def add_unless_beaten(
             return size
         if bits == 2:
             size -= 1
-            costs[at] = costs[size]
-            rows[at] = rows[size]
+            for axis in range(cost.size):
+                costs[at, axis] = costs[size, axis]
+            rows[at, 0], rows[at, 1] = rows[size, 0], rows[size, 1]
         elif bits == 0:
             break
         else:
             at += 1
-    costs[size] = cost
+    for axis in range(cost.size):
+        costs[size, axis] = cost[axis]
     rows[size, 0], rows[size, 1] = i, j
     return size + 1
 
@@ -195,10 +197,14 @@ def add_unless_beaten(
 @njit
 def doubled(costs: Matrix, rows: Matrix) -> tuple[Matrix, Matrix]:  # pragma: no cover - compiled
     """The same arrays with twice the capacity."""
+    # Number by number: an assignment to a slice of two dimensions takes Numba five seconds to compile.
     more_costs = np.empty((2 * costs.shape[0], costs.shape[1]), dtype=np.int64)
-    more_costs[: costs.shape[0]] = costs
     more_rows = np.empty((2 * rows.shape[0], 2), dtype=np.int64)
-    more_rows[: rows.shape[0]] = rows
+    for at in range(costs.shape[0]):
+        for axis in range(costs.shape[1]):
+            more_costs[at, axis] = costs[at, axis]
+    for at in range(rows.shape[0]):
+        more_rows[at, 0], more_rows[at, 1] = rows[at, 0], rows[at, 1]
     return more_costs, more_rows
 
 

@@ -179,9 +179,13 @@ def _skyline(spec: BestSpec, rows: tuple[Rows, Rows], counters: Counters) -> Pai
         ends = np.append(np.searchsorted(side.groups[kept], groups), kept.size).astype(np.int64)
         sides.append((kept, values, order_keys(kinds, values), ends, _reordered(side, kept)))
     (i, left, left_keys, left_ends, left_sets), (j, right, right_keys, right_ends, right_sets) = sides
+    # The right rows of each group in the order of each axis: NumPy's sorting compiles for seconds inside a kernel.
+    group = np.repeat(np.arange(groups.size), np.diff(right_ends))
+    order = np.array([np.lexsort((right_keys[:, axis], group)) for axis in range(kinds.size)], dtype=np.int64)
     pairs, compared = best_pairs(
-        kinds, limits, left, right, left_keys, right_keys, left_ends, right_ends, left_sets, right_sets
-    )
+        kinds, limits, left, right, left_keys, right_keys, order.reshape(kinds.size, j.size), left_ends, right_ends,
+        left_sets, right_sets,
+    )  # fmt: skip
     counters.comparisons += compared
     counters.candidates += pairs.shape[0]
     return i[pairs[:, 0]], j[pairs[:, 1]]

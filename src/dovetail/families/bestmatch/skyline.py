@@ -39,6 +39,7 @@ def best_pairs(
     right: Matrix,
     left_keys: Matrix,
     right_keys: Matrix,
+    order: Matrix,
     left_ends: Index,
     right_ends: Index,
     left_sets: Sets,
@@ -46,7 +47,8 @@ def best_pairs(
 ) -> tuple[Matrix, int]:  # pragma: no cover - compiled
     """The best pairs of each group, as row numbers of both sides, and the number of pairs whose costs were computed.
 
-    Group g holds the left rows from left_ends[g] to left_ends[g + 1], and the right rows likewise.
+    Group g holds the left rows from left_ends[g] to left_ends[g + 1], and the right rows likewise; `order` has the
+    right rows of each group in the order of their keys, for each axis.
     """
     pairs = np.empty((64, 2), dtype=np.int64)
     total, compared = 0, 0
@@ -55,13 +57,17 @@ def best_pairs(
         c, d = right_ends[group], right_ends[group + 1]
         if a == b or c == d:
             continue
-        rows, looked = _of_group(kinds, limits, left, right, left_keys, right_keys, a, b, c, d, left_sets, right_sets)
+        rows, looked = _of_group(
+            kinds, limits, left, right, left_keys, right_keys, order, a, b, c, d, left_sets, right_sets
+        )
         compared += looked
-        while total + rows.shape[0] > pairs.shape[0]:
-            more = np.empty((2 * pairs.shape[0], 2), dtype=np.int64)
-            more[:total] = pairs[:total]
+        if total + rows.shape[0] > pairs.shape[0]:
+            more = np.empty((2 * (total + rows.shape[0]), 2), dtype=np.int64)
+            for at in range(total):
+                more[at, 0], more[at, 1] = pairs[at, 0], pairs[at, 1]
             pairs = more
-        pairs[total : total + rows.shape[0]] = rows
+        for at in range(rows.shape[0]):
+            pairs[total + at, 0], pairs[total + at, 1] = rows[at, 0], rows[at, 1]
         total += rows.shape[0]
     return pairs[:total], compared
 
@@ -87,6 +93,7 @@ def _of_group(
     right: Matrix,
     left_keys: Matrix,
     right_keys: Matrix,
+    order: Matrix,
     a: int,
     b: int,
     c: int,
@@ -99,7 +106,6 @@ def _of_group(
     size, compared = 0, 0
     cost = np.empty(axes, dtype=np.int64)
     access = np.empty(axes, dtype=np.int64)
-    order = np.empty((axes, others), dtype=np.int64)
     below, above = np.empty((axes, rows), dtype=np.int64), np.empty((axes, rows), dtype=np.int64)
     theta = np.full(axes, LOWEST)
     begun = np.zeros(axes, dtype=np.bool_)
@@ -109,20 +115,24 @@ def _of_group(
         if access[axis] == _NOWHERE:
             continue
         orderly += 1
-        keys = right_keys[c:d, axis].copy()
-        order[axis] = np.argsort(keys, kind="mergesort")
         if access[axis] == _OUTWARD:
-            ordered = keys[order[axis]]
             for row in range(rows):
                 key = left_keys[a + row, axis]
                 # At -inf, costs rise outward from behind its equals, whose distance is undefined (NaN).
                 lowest = kinds[axis] == NEAR_FLOAT and key == ~_INFINITE
-                at = np.searchsorted(ordered, key, side="right") if lowest else np.searchsorted(ordered, key)
-                below[axis, row], above[axis, row] = at - 1, at
-        elif access[axis] == _UPWARD:
-            below[axis, :], above[axis, :] = -1, 0
+                low, high = 0, others
+                while low < high:
+                    middle = (low + high) // 2
+                    other_key = right_keys[order[axis, c + middle], axis]
+                    if other_key < key or (lowest and other_key == key):
+                        low = middle + 1
+                    else:
+                        high = middle
+                below[axis, row], above[axis, row] = low - 1, low
         else:
-            below[axis, :], above[axis, :] = others - 1, others
+            for row in range(rows):
+                above[axis, row] = 0 if access[axis] == _UPWARD else others
+                below[axis, row] = above[axis, row] - 1
     rank = 1
     done = False
     while not done:
@@ -139,7 +149,7 @@ def _of_group(
         for axis in range(axes):
             if access[axis] == _NOWHERE:
                 continue
-            new = _threshold(kinds[axis], left, right, axis, a, b, c, order[axis], below[axis], above[axis], rank)
+            new = _threshold(kinds[axis], left, right, axis, a, b, order[axis, c:d], below[axis], above[axis], rank)
             new = min(max(new, theta[axis]), limits[axis])
             for row in range(rows):
                 for side in range(2):
@@ -147,7 +157,7 @@ def _of_group(
                         at = below[axis, row] if side == 0 else above[axis, row]
                         if at < 0 or at >= others:
                             break
-                        other = c + order[axis, at]
+                        other = order[axis, c + at]
                         here = cost_of(kinds[axis], left[a + row, axis], right[other, axis])
                         if here > new:
                             break
@@ -205,7 +215,6 @@ def _threshold(
     axis: int,
     a: int,
     b: int,
-    c: int,
     order: Index,
     below: Index,
     above: Index,
@@ -219,12 +228,16 @@ def _threshold(
         nearest = HIGHEST
         down, up = below[row] - rank + 1, above[row] + rank - 1
         if below[row] >= 0 and down >= 0:
-            nearest = min(nearest, cost_of(kind, left[a + row, axis], right[c + order[down], axis]))
+            nearest = min(nearest, cost_of(kind, left[a + row, axis], right[order[down], axis]))
         if above[row] < order.size and up < order.size:
-            nearest = min(nearest, cost_of(kind, left[a + row, axis], right[c + order[up], axis]))
-        asked[count] = nearest
+            nearest = min(nearest, cost_of(kind, left[a + row, axis], right[order[up], axis]))
+        # In order, by insertion: there are few.
+        at = count
+        while at and asked[at - 1] > nearest:
+            asked[at] = asked[at - 1]
+            at -= 1
+        asked[at] = nearest
         count += 1
-    asked = np.sort(asked[:count])
     chosen = asked[count // 2]
     # Between infinity and NaN costs do not follow the order of the rows: then list all of them at once.
     return HIGHEST if kind in _FLOATS and chosen >= _INFINITE else chosen
