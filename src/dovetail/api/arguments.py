@@ -117,15 +117,19 @@ def takes_inputs(
         def call(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> _Result:
             _check_call(name, options, elsewhere, args, kwargs)
             _check_needed(name, needed, elsewhere, kwargs)
-            if kwargs.get("select") is None:
-                return function(*args, **kwargs)
+            from dovetail.spark.metrics import Call, remember_call
             from dovetail.spark.selection import selected_join
 
             given: dict[str, Any] = dict(kwargs)
-            select, inputs = given.pop("select"), given.pop("inputs", args[0] if args else None)
+            select, inputs = given.pop("select", None), given.pop("inputs", args[0] if args else None)
             told = {key: given.pop(key) for key in options if key in given}
             join = cast("Callable[..., Any]", function)
-            return cast("_Result", selected_join(join, inputs, given, told, select, ordered))
+            if select is None:
+                joined = function(*args, **kwargs)
+            else:
+                joined = cast("_Result", selected_join(join, inputs, given, told, select, ordered))
+            remember_call(cast("Any", joined), Call(name, join, inputs, given, told))
+            return joined
 
         return call
 

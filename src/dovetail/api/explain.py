@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from dovetail.errors import ArgumentError
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def explain(frame: DataFrame, *, analyzed: bool = False) -> None:
-    """Print what a join will do and why; in a notebook, show it as a table.  Starts no job.
+def explain(frame: DataFrame, *, analyzed: bool = False, sample: bool = False) -> None:
+    """Print what a join will do and why; in a notebook, show it as a table.  Starts no job, unless `sample` says so.
 
     Parameters
     ----------
@@ -18,11 +20,15 @@ def explain(frame: DataFrame, *, analyzed: bool = False) -> None:
     analyzed : bool, default False
         Whether to add, after an action on a batch join, how even its work was and how many rows were sent more than
         once, each beside the least that is possible.
+    sample : bool, default False
+        Whether to run small jobs that count the inputs of a batch join and join samples of them, and to add estimates:
+        rows and bytes of the result, with an interval of 95 %, and the seconds of each part.  :func:`metrics` then has
+        them beside what was measured.
 
     Raises
     ------
     ArgumentError
-        If no join of this library returned the frame.
+        If no join of this library returned the frame, or if `sample` is asked of a stream or of a frame of :func:`sql`.
 
     See Also
     --------
@@ -41,6 +47,9 @@ def explain(frame: DataFrame, *, analyzed: bool = False) -> None:
         routing   cells cut at quantiles of a 1/128 sample of both sides, read within the same action; 4 shuffle partitions of packed segments
     """  # noqa: E501
     from dovetail.plan.rendering import show
-    from dovetail.spark.plan_text import measured_text, plan_text
+    from dovetail.spark.plan_text import measured_text, plan_text, predicted_text
 
-    show(plan_text(frame) + (measured_text(frame) if analyzed else ""))
+    if not isinstance(sample, bool):
+        raise ArgumentError(f"sample={sample!r}", accepted="True or False")
+    text = plan_text(frame)
+    show(text + (predicted_text(frame) if sample else "") + (measured_text(frame) if analyzed else ""))

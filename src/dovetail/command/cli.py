@@ -129,15 +129,22 @@ def run(
 
 
 @app.command(epilog=_CODES)
-def explain(job: JobFile, mode: ModeOption = None, variables: Variables = None) -> None:
-    """Explain a job file: its inputs, the plan of its join, its output.  Runs nothing."""
+def explain(
+    job: JobFile,
+    mode: ModeOption = None,
+    variables: Variables = None,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Count the inputs and join samples of them, to tell rows and seconds.")
+    ] = False,
+) -> None:
+    """Explain a job file: its inputs, the plan of its join, its output.  Runs nothing without --sample."""
     from dovetail.command import running
     from dovetail.jobs import read_job
 
     values = _assignments(variables)
     with _reporting("dovetail-explain-") as log:
         read = read_job(job, variables=values, mode=mode.value if mode else None)
-        running.explain_job(Console(), read, log)
+        running.explain_job(Console(), read, log, sample=sample)
 
 
 @app.command()

@@ -35,11 +35,14 @@ if TYPE_CHECKING:
     from dovetail.jobs.build import BuiltJob
 
 
-def explain_job(console: Console, job: Job, log: Path) -> None:
-    """Say what a job would do: its inputs, the plan of its join, its output.  Runs nothing but schema inference."""
+def explain_job(console: Console, job: Job, log: Path, *, sample: bool = False) -> None:
+    """Say what a job would do: its inputs, the plan of its join, its output.
+
+    Runs nothing but schema inference, unless a sample is asked for.
+    """
     _prepare(console, job)
     with _session(console, job, log) as spark:
-        _explained(console, job, spark)
+        _explained(console, job, spark, sample=sample)
 
 
 def run_job(console: Console, job: Job, log: Path) -> None:
@@ -91,16 +94,17 @@ def _summary(console: Console, job: Job) -> None:
     console.print(table)
 
 
-def _explained(console: Console, job: Job, spark: SparkSession) -> None:
+def _explained(console: Console, job: Job, spark: SparkSession, *, sample: bool) -> None:
     from dovetail.jobs.build import BuiltJob
 
     built = BuiltJob(job, spark)
     _summary(console, job)
     console.print()
-    console.print(Text(folded(built.plan(), console.width) if console.is_terminal else built.plan()), soft_wrap=True)
+    plan = built.plan(sample=sample)
+    console.print(Text(folded(plan, console.width) if console.is_terminal else plan), soft_wrap=True)
     console.print()
     console.print(Text(f"columns: {built.schema()}"), soft_wrap=True)
-    console.print("Nothing has run.")
+    console.print("The inputs were counted, and samples of them joined." if sample else "Nothing has run.")
 
 
 # ---------------------------------------------------------------------------------------------------------- batch

@@ -14,7 +14,7 @@ from dovetail.jobs.job import AVAILABLE_NOW, Input, Job, Join
 from dovetail.jobs.positions import Node
 from dovetail.spark import queries
 from dovetail.spark.metrics import handle_of, metrics
-from dovetail.spark.plan_text import plan_text
+from dovetail.spark.plan_text import plan_text, predicted_text
 from dovetail.spark.runtime.failures import ANALYSIS_ERRORS, SPARK_ERRORS, brief
 from dovetail.spark.sources import analysed, read_frame, reader, start_query, write_frame
 from dovetail.spark.sql import statement_frame
@@ -49,9 +49,9 @@ class BuiltJob:
             self.frame = analysed(self.joined.selectExpr(*chosen) if chosen else self.joined)
         _check_columns(job, self.frame)
 
-    def plan(self) -> str:
-        """What the join will do, in words."""
-        return plan_text(self.joined)
+    def plan(self, *, sample: bool = False) -> str:
+        """What the join will do, in words; with a sample also what it will give, for which small jobs run."""
+        return plan_text(self.joined) + (predicted_text(self.joined) if sample else "")
 
     def schema(self) -> str:
         """The columns of the result."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import json
 import threading
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
@@ -26,6 +26,7 @@ from dovetail.columns.layout import COUNTERS
 from dovetail.columns.structs import Nested, nest
 from dovetail.errors import ArgumentError
 from dovetail.plan import Plan
+from dovetail.plan.prediction import Prediction
 from dovetail.reports import observations
 from dovetail.spark.carriers import carried_fields, restored
 from dovetail.spark.counters import added_up, fullest, named_sums, observed, readable, totals
@@ -181,12 +182,25 @@ def _applied(inputs: DataFrame, stage: Stage, schema: T.StructType, by: str | No
     return apply_by_group(inputs, by, arrow_function(stage), schema)
 
 
+@dataclass(frozen=True)
+class Call:
+    """A call of a join, which can be made again on other inputs."""
+
+    name: str
+    join: Callable[..., DataFrame]
+    inputs: Mapping[str, DataFrame | str] | None
+    named: Mapping[str, DataFrame | str]
+    options: Mapping[str, Any]
+
+
 @dataclass
 class Handle:
     """What Dovetail remembers of a frame it returned."""
 
     plan: Plan
     recorders: list[Recorder] = field(default_factory=list)
+    call: Call | None = None
+    predicted: Prediction | None = None
 
 
 def attach(frame: DataFrame, handle: Handle) -> DataFrame:
@@ -205,6 +219,13 @@ def attach(frame: DataFrame, handle: Handle) -> DataFrame:
 def plans_named(observation: str) -> list[Plan]:
     """Plans of streaming joins of this process, by the name under which a query reports their counters."""
     return list(_plans.get(observation, []))
+
+
+def remember_call(frame: DataFrame, call: Call) -> None:
+    """Note on the frame of a join how it was asked for."""
+    handle = getattr(frame, "__dict__", {}).get(_HANDLE)
+    if isinstance(handle, Handle):
+        handle.call = call
 
 
 def handle_of(frame: DataFrame, function: str) -> Handle:
@@ -272,8 +293,11 @@ def metrics(frame: DataFrame | StreamingQuery, *, timeout: float = 10.0) -> dict
         divided evenly among the tasks.  Joins other than theta joins count the rows of their largest cell, and all rows
         that reached cells.
     ``rows_in``, ``copies``
-        Of a theta join: the rows that had a cell to go to, and how many times one of them went to a further cell.  Of a
-        broadcast join, all rows of the small side in every task.
+        Of a theta or an as-of join: the rows that had a cell to go to, and how many times one of them went to a further
+        cell.  Of a broadcast theta join, all rows of the small side in every task.
+    ``predicted_results``, ``predicted_low``, ``predicted_high``, ``predicted_core_seconds``
+        What ``explain(frame, sample=True)`` predicted, if it was called: rows of the result, the ends of their interval
+        of 95 %, and the work of all cores.
     ``micro_batches``
         Of a query: the micro-batches that are added up.  Spark keeps the last 100
         (``spark.sql.streaming.numRecentProgressUpdates``).  ``late``, ``evicted`` and ``rows_dropped`` are counts of
@@ -302,7 +326,8 @@ def metrics(frame: DataFrame | StreamingQuery, *, timeout: float = 10.0) -> dict
     if isinstance(timeout, bool) or not isinstance(timeout, int | float) or not 0 <= timeout <= threading.TIMEOUT_MAX:
         raise ArgumentError(f"timeout={timeout!r}", accepted="a number of seconds, 0 or more")
     counters = {recorder.name: recorder.read(timeout) for recorder in handle.recorders}
-    return next(iter(counters.values())) if len(counters) == 1 else counters
+    found = next(iter(counters.values())) if len(counters) == 1 else counters
+    return found if handle.predicted is None else {**found, **handle.predicted.counters()}
 
 
 def _query_metrics(query: StreamingQuery) -> dict[str, Any]:

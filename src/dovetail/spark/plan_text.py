@@ -5,10 +5,12 @@ from __future__ import annotations
 from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
+from dovetail.plan.prediction import compared
 from dovetail.plan.selection import SelectedPlan, inserted, wide_line
 from dovetail.plan.sql import StatementPlan
 from dovetail.spark.counters import balance_lines
 from dovetail.spark.metrics import handle_of, metrics
+from dovetail.spark.prediction import predict
 
 
 def plan_text(frame: DataFrame) -> str:
@@ -28,6 +30,13 @@ def plan_text(frame: DataFrame) -> str:
 def measured_text(frame: DataFrame) -> str:
     """How a batch join that has run divided its work, as further lines of its plan."""
     found = metrics(frame)
-    steps = {"measured": found} if "kernel_ms" in found else found
+    steps = {"measured": found} if "kernel_ms" in found else {k: v for k, v in found.items() if isinstance(v, dict)}
     lines = [f"  {name:<10}  {line}" for name, counts in steps.items() for line in balance_lines(counts)]
+    if "predicted_results" in found and "results" in found:
+        lines.append(f"  {'measured':<10}  {compared(found['results'], found)}")
     return "".join(f"\n{line}" for line in lines)
+
+
+def predicted_text(frame: DataFrame) -> str:
+    """What samples of its inputs predict for a batch join, as further lines of its plan.  Runs jobs."""
+    return "".join(f"\n  {'predicted':<10}  {line}" for line in predict(frame).lines())
