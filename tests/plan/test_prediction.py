@@ -61,7 +61,7 @@ def test_words():
     found = Prediction(inputs, Interval(1_000_000, 900_000, 1_100_000, "because"), 32.0, 2, 0.5)
     lines = found.lines()
     assert lines[0] == "inputs      a 2M rows of 24 bytes, b 1k rows of 8 bytes"
-    assert lines[1] == "results     1M rows (900k to 1.1M), 32MB; because"
+    assert lines[1] == "results     1M rows (900k to 1.1M), 32 MB; because"
     total = sum(found.work().values())
     assert lines[2].startswith(f"seconds     {total:.1f} of a core (read and send ")
     assert f"or {total / 2:.1f} s on 2" in lines[2]

@@ -21,7 +21,7 @@ FEW = 10
 _QUANTILE = 1.96
 """Of the normal distribution, for intervals of 95 %."""
 
-# Microseconds of a core, as benchmarks/prediction.py finds them on the machine of the benchmarks.
+# Microseconds of a core.  They give the times of benchmarks/theta.md and shapes.md, on two cores, within a third.
 READ_ROW, READ_BYTE = 0.35, 0.008
 JOIN_ROW = 0.15
 GIVE_ROW, GIVE_BYTE = 0.10, 0.004
@@ -145,7 +145,7 @@ class Prediction:
             lines.append("results     cannot be told from a sample")
         else:
             size = self.results.expected * self.width
-            lines.append(f"results     {self.results.text()}, {short(size)}B; {self.results.reason}")
+            lines.append(f"results     {self.results.text()}, {short(size, ' ')}B; {self.results.reason}")
         parts = self.work()
         total = sum(parts.values())
         each = ", ".join(f"{name} {seconds:.1f}" for name, seconds in parts.items())
@@ -179,8 +179,8 @@ def compared(results: int, predicted: Mapping[str, Any]) -> str:
     return f"results     {results:,}; predicted {predicted['predicted_results']:,}{around}"
 
 
-def short(number: float) -> str:
-    """A number in three digits.
+def short(number: float, space: str = "") -> str:
+    """A number in three digits, with `space` before its unit.
 
     Examples
     --------
@@ -189,5 +189,5 @@ def short(number: float) -> str:
     """
     for unit, name in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(number) >= unit:
-            return f"{float(f'{number / unit:.3g}'):g}{name}"
-    return f"{number:.3g}"
+            return f"{float(f'{number / unit:.3g}'):g}{space}{name}"
+    return f"{number:.3g}{space}"
