@@ -16,9 +16,9 @@ A class need not derive from the protocols below.  ``mypy`` checks each one wher
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -59,6 +59,14 @@ class StreamKernel(Protocol):
 
     def wake_at(self) -> int | None:
         """The watermark (microseconds) at which the cell wants a call even without new rows."""
+
+
+@runtime_checkable
+class NamesKeys(Protocol):
+    """A kernel that can say which key a row has, for the message where the rows of a cell are too many."""
+
+    def keys_of(self, side: int, rows: pa.RecordBatch) -> Sequence[pa.Array[Any]]:
+        """The equality keys of new rows of one input; none where the join has none."""
 
 
 class Router(Protocol):

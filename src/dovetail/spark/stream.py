@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -23,11 +24,12 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from dovetail.checkpoints import HEADER, SEGMENTS_STATE, CheckpointHeader
+from dovetail.columns import memory
 from dovetail.columns.layout import ARRIVAL, COUNTERS, SEGMENT, SIDE, STREAM_CELL, STREAM_COLUMNS
 from dovetail.columns.segments import binary_column, blocks, cast_columns, nulls, pack, unpack
 from dovetail.columns.structs import Nested, nest
 from dovetail.errors import SetupError
-from dovetail.family import Router, StreamKernel
+from dovetail.family import NamesKeys, Router, StreamKernel
 from dovetail.inventory import StateLayout
 from dovetail.spark.carriers import arrow_type, carried_fields, restored
 from dovetail.spark.frames import nested_fields, never_null
@@ -110,10 +112,17 @@ class CellProcessor(StatefulProcessor):
     Spark calls it once for each cell with new rows, and once when the watermark passes the cell's timer.
     """
 
-    def __init__(self, make: Callable[[], StreamKernel], metrics: tuple[str, ...], mark: CheckpointHeader) -> None:
+    def __init__(
+        self,
+        make: Callable[[], StreamKernel],
+        metrics: tuple[str, ...],
+        mark: CheckpointHeader,
+        what: str = "a cell of a join",
+    ) -> None:
         self._make = make
         self._metrics = metrics
         self._mark = mark
+        self._what = what
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before the first cell of a task."""
@@ -129,7 +138,7 @@ class CellProcessor(StatefulProcessor):
         """Called by Spark with the new segments of a cell."""
         arrived = sorted(rows, key=lambda row: (row[ARRIVAL], row[SIDE]))
         self._called.add(key)
-        with plain_refusals():
+        with plain_refusals(self._what):
             yield from self._run(key, [(row[SIDE], unpack(bytes(row[SEGMENT]))) for row in arrived], timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802
@@ -137,7 +146,7 @@ class CellProcessor(StatefulProcessor):
         # One call at a watermark does it all, and counts what the cell holds once.
         if key not in self._called:
             self._called.add(key)
-            with plain_refusals():
+            with plain_refusals(self._what):
                 yield from self._run(key, [], timerValues)
 
     def close(self) -> None:
@@ -149,7 +158,8 @@ class CellProcessor(StatefulProcessor):
         if hasattr(kernel, "cell"):
             kernel.cell = int(key[0])
         watermark = timer_values.getCurrentWatermarkInMs() if timer_values is not None else -1
-        stored = StoredSegments(self._segments, self._mark)
+        stored = StoredSegments(self._segments, self._mark, partial(_check_room, self._what, kernel, segments))
+        stored.check(0)
         kernel.restore(stored, watermark * 1000 if watermark is not None and watermark > 0 else None)
         for side, rows in segments:
             kernel.push(side, rows)
@@ -211,10 +221,15 @@ def opened_on_workers(cell: CellProcessor) -> StatefulProcessor:
 
 
 class StoredSegments(Mapping[str, pa.RecordBatch]):
-    """The stored segments of a cell by name, each read when a kernel asks for it: it may know most of them already."""
+    """The stored segments of a cell by name, each read when a kernel asks for it: it may know most of them already.
 
-    def __init__(self, segments: Any, mark: CheckpointHeader) -> None:
+    `check` is told how many bytes have been read, and refuses what does not fit.
+    """
+
+    def __init__(self, segments: Any, mark: CheckpointHeader, check: Callable[[int], None] = lambda size: None) -> None:
         self._segments = segments
+        self._read = 0
+        self.check = check
         self._names: list[str] | None = None
         # Before anything is opened: another format may not be Arrow at all.
         self.header: bytes | None = None
@@ -239,7 +254,10 @@ class StoredSegments(Mapping[str, pa.RecordBatch]):
     def __getitem__(self, name: str) -> pa.RecordBatch:
         if name not in self:
             raise KeyError(name)
-        return unpack(bytes(self._segments.getValue((name,))[0]))
+        segment = bytes(self._segments.getValue((name,))[0])
+        self._read += len(segment)
+        self.check(self._read)
+        return unpack(segment)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._stored_names())
@@ -309,11 +327,11 @@ def run_kernel(
     if not recorder.streaming:
         all_rows = together(all_rows, STREAM_CELL, partitions)
         schema = T.StructType([*fields, T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
-        stage = _static_cell(make, recorder.names, types, schema.names)
+        stage = _static_cell(make, recorder, types, schema.names)
         return recorder.run(all_rows, stage, schema, by=STREAM_CELL, shape=shape)
     _check_store(all_rows)
     recorder.header = CheckpointHeader.of(join, layout)
-    processor = opened_on_workers(CellProcessor(make, recorder.names, recorder.header))
+    processor = opened_on_workers(CellProcessor(make, recorder.names, recorder.header, recorder.cell))
     time_mode = "EventTime" if event_time else "None"
     results = transform_with_state(all_rows, STREAM_CELL, processor, PACKED_RESULTS, time_mode)
     sent, wanted = (
@@ -324,21 +342,53 @@ def run_kernel(
     return restored(recorder.counted(results).mapInArrow(unpacking, T.StructType(sent)), wanted)
 
 
+_BATCH_HELPS = f"a further equality in the condition, or {memory.WHAT_HELPS}"
+_STREAM_HELPS = (
+    "a shorter window, a further equality in the condition, shed= of a window join, dt.approx_join, fewer columns "
+    "(select=), a smaller micro-batch, or more memory for each worker (spark.executor.pyspark.memory, "
+    "spark.executor.memoryOverhead)"
+)
+
+
+def _check_room(what: str, kernel: StreamKernel, segments: Sequence[tuple[int, pa.RecordBatch]], stored: int) -> None:
+    """Refuse the rows of a cell and its stored bytes, before they use up the memory, and say whose rows they are."""
+    size = stored + sum(rows.nbytes for _, rows in segments)
+    if memory.is_short(size):
+        raise memory.too_large(
+            what, sum(rows.num_rows for _, rows in segments), size, _frequent(kernel, segments), _STREAM_HELPS
+        )
+
+
+def _frequent(kernel: StreamKernel, segments: Sequence[tuple[int, pa.RecordBatch]]) -> str | None:
+    """The key that most rows of the largest segment have."""
+    side, rows = max(segments, key=lambda one: one[1].num_rows, default=(0, None))
+    if rows is None or not rows.num_rows or not isinstance(kernel, NamesKeys):
+        return None
+    return memory.most_frequent(kernel.keys_of(side, rows))
+
+
 def _static_cell(
-    make: Callable[[], StreamKernel], metrics: tuple[str, ...], types: tuple[pa.DataType, ...], names: list[str]
+    make: Callable[[], StreamKernel], recorder: Recorder, types: tuple[pa.DataType, ...], names: list[str]
 ) -> Stage:
     """The same kernel on static inputs, as a stream whose rows all arrive at once: its rows, then its counters.
 
     Rows leave as rows, not packed: nothing has to carry or store them.
     """
+    metrics, what = recorder.names, recorder.cell
 
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         kernel = make()
         kernel.restore({}, None)
         arrived: list[tuple[int, int, Any]] = []
+        size = 0
         for batch in batches:
             arrivals, sides = batch.column(ARRIVAL).to_numpy(), batch.column(SIDE).to_numpy()
             arrived.extend(zip(arrivals.tolist(), sides.tolist(), batch.column(SEGMENT), strict=True))
+            size += batch.nbytes
+            if memory.is_short(size):
+                opened = [(side, unpack(segment.as_buffer())) for _, side, segment in arrived]
+                rows = sum(some.num_rows for _, some in opened)
+                raise memory.too_large(what, rows, size, _frequent(kernel, opened), _BATCH_HELPS)
         for _, side, segment in sorted(arrived, key=lambda arrival: arrival[:2]):
             kernel.push(side, unpack(segment.as_buffer()))
         kernel.end()

@@ -81,6 +81,11 @@ class BestKernel:
         if _BEST in state:
             self._best = state[_BEST]
 
+    def keys_of(self, side: int, rows: pa.RecordBatch) -> list[pa.Array[Any]]:
+        """The equality keys of rows."""
+        first = self.spec.payload[side % COPY]
+        return rows.columns[first : first + len(self.spec.by)]
+
     def push(self, side: int, rows: pa.RecordBatch) -> None:
         """Take in new rows; drop late ones, and rows that can match nothing and are not to be kept."""
         own, side = side < COPY, side % COPY

@@ -22,9 +22,10 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.columns.codes import Mask
+from dovetail.columns.encode import Keys
 from dovetail.columns.layout import MAX_TIME_HEADER
 from dovetail.columns.segments import concat
-from dovetail.families.window.encode import Index, time_codes, usable_rows
+from dovetail.families.window.encode import Index, key_arrays, time_codes, usable_rows
 from dovetail.families.window.eviction import NEVER, expiry_of, watermarks_of
 from dovetail.families.window.indexes import IndexedInput, IndexedSegment, PartialMatches
 from dovetail.families.window.kernel import CHUNK, Search
@@ -79,6 +80,11 @@ class WindowJoinKernel:
         self._arrival_order: list[tuple[int, int]] = []
         self._max_times: list[int | None] = list(self._state.max_times)
         self._ended = False
+
+    def keys_of(self, side: int, rows: pa.RecordBatch) -> Keys:
+        """The equality keys of rows."""
+        keys = key_arrays(self.spec, side, rows)
+        return [keys[equal.members[side]] for equal in self.spec.classes]
 
     def push(self, side: int, rows: pa.RecordBatch) -> None:
         """Take in new rows, or a header that says how far an input has come."""
