@@ -20,6 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 
@@ -67,6 +69,25 @@ class NamesKeys(Protocol):
 
     def keys_of(self, side: int, rows: pa.RecordBatch) -> Sequence[pa.Array[Any]]:
         """The equality keys of new rows of one input; none where the join has none."""
+
+
+@runtime_checkable
+class Slides(Protocol):
+    """A kernel that can take the rows of static inputs in the order of their times, and forgets what lies behind.
+
+    The batch driver asks for it where a cell is more than a worker may hold.  Then it is a stream in windows of time:
+    slice after slice of the rows, and :meth:`passed` after each but the last.
+    """
+
+    @property
+    def slides(self) -> bool:
+        """Whether this one can."""
+
+    def moments(self, side: int, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """The times of rows of one input; any number for a row without one."""
+
+    def passed(self, time: int) -> None:
+        """Note that no row before `time` is still to come, of any input."""
 
 
 class Router(Protocol):

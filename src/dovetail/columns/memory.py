@@ -183,7 +183,7 @@ def most_frequent(columns: Sequence[pa.Array[Any]]) -> str | None:
     Examples
     --------
     >>> most_frequent([pa.array(["a", "b", "a", "a"]), pa.array([1, 2, 1, 1])])
-    "key ('a', 1), which 75 % of the rows have"
+    "75 % of them have the key ('a', 1)"
     """
     if not columns or not len(columns[0]):
         return None
@@ -192,26 +192,26 @@ def most_frequent(columns: Sequence[pa.Array[Any]]) -> str | None:
     values = Counter(zip(*(column.take(some).to_pylist() for column in columns), strict=True))
     (key, count), *_ = values.most_common(1)
     shown = ", ".join(text if len(text) <= 60 else f"{text[:57]}..." for text in map(repr, key))
-    return f"key {shown if len(key) == 1 else f'({shown})'}, which {100 * count / len(some):.0f} % of the rows have"
+    return f"{100 * count / len(some):.0f} % of them have the key {shown if len(key) == 1 else f'({shown})'}"
 
 
-def too_large(what: str, rows: int, size: int, key: str | None, hint: str) -> MemoryLimitError:
+def too_large(what: str, held: str, key: str | None, hint: str) -> MemoryLimitError:
     """The error for rows that must be in memory together and cannot be.
 
     Parameters
     ----------
     what
         The join, and what of it is too large.
-    rows, size
+    held
         How many rows are in hand, and their bytes.
     key
         What :func:`most_frequent` says of them.
     hint
         What helps.
     """
-    given = f"{what} does not fit into the memory of its worker: {rows:,} rows, {in_words(size)}"
+    given = f"{what} does not fit into the memory of its worker: {held}"
     if key is not None:
-        given += f", most of them of one key: {key}"
+        given += f"; {key}"
     return MemoryLimitError(given, accepted=_accepted(), hint=hint)
 
 

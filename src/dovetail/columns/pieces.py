@@ -53,10 +53,14 @@ class Spool:
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """Read the batches one after the other."""
-        for begin, size in self._parts:
-            assert self._file is not None
-            self._file.seek(begin)
-            yield unpack(self._file.read(size))
+        return map(self.batch, range(len(self._parts)))
+
+    def batch(self, at: int) -> pa.RecordBatch:
+        """The batch that came as number `at`."""
+        begin, size = self._parts[at]
+        assert self._file is not None
+        self._file.seek(begin)
+        return unpack(self._file.read(size))
 
     def close(self) -> None:
         """Give the disk back."""

@@ -24,16 +24,15 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from dovetail.checkpoints import HEADER, SEGMENTS_STATE, CheckpointHeader
-from dovetail.columns import memory
 from dovetail.columns.layout import ARRIVAL, COUNTERS, SEGMENT, SIDE, STREAM_CELL, STREAM_COLUMNS
-from dovetail.columns.segments import binary_column, blocks, cast_columns, nulls, pack, unpack
+from dovetail.columns.segments import binary_column, blocks, cast_columns, pack, unpack
 from dovetail.columns.structs import Nested, nest
 from dovetail.errors import SetupError
-from dovetail.family import NamesKeys, Router, StreamKernel
+from dovetail.family import Router, StreamKernel
 from dovetail.inventory import StateLayout
 from dovetail.spark.carriers import arrow_type, carried_fields, restored
+from dovetail.spark.cells import StaticCell, check_room
 from dovetail.spark.frames import nested_fields, never_null
-from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Recorder
 from dovetail.spark.routing import arrow_function
 from dovetail.spark.runtime.versions import together, transform_with_state
@@ -158,7 +157,7 @@ class CellProcessor(StatefulProcessor):
         if hasattr(kernel, "cell"):
             kernel.cell = int(key[0])
         watermark = timer_values.getCurrentWatermarkInMs() if timer_values is not None else -1
-        stored = StoredSegments(self._segments, self._mark, partial(_check_room, self._what, kernel, segments))
+        stored = StoredSegments(self._segments, self._mark, partial(check_room, self._what, kernel, segments))
         stored.check(0)
         kernel.restore(stored, watermark * 1000 if watermark is not None and watermark > 0 else None)
         for side, rows in segments:
@@ -327,7 +326,7 @@ def run_kernel(
     if not recorder.streaming:
         all_rows = together(all_rows, STREAM_CELL, partitions)
         schema = T.StructType([*fields, T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
-        stage = _static_cell(make, recorder, types, schema.names)
+        stage = StaticCell(make, recorder.names, recorder.cell, types, tuple(schema.names))
         return recorder.run(all_rows, stage, schema, by=STREAM_CELL, shape=shape)
     _check_store(all_rows)
     recorder.header = CheckpointHeader.of(join, layout)
@@ -340,66 +339,6 @@ def run_kernel(
     )
     unpacking = arrow_function(UnpackRows(types, shape, never_null(fields)))
     return restored(recorder.counted(results).mapInArrow(unpacking, T.StructType(sent)), wanted)
-
-
-_BATCH_HELPS = f"a further equality in the condition, or {memory.WHAT_HELPS}"
-_STREAM_HELPS = (
-    "a shorter window, a further equality in the condition, shed= of a window join, dt.approx_join, fewer columns "
-    "(select=), a smaller micro-batch, or more memory for each worker (spark.executor.pyspark.memory, "
-    "spark.executor.memoryOverhead)"
-)
-
-
-def _check_room(what: str, kernel: StreamKernel, segments: Sequence[tuple[int, pa.RecordBatch]], stored: int) -> None:
-    """Refuse the rows of a cell and its stored bytes, before they use up the memory, and say whose rows they are."""
-    size = stored + sum(rows.nbytes for _, rows in segments)
-    if memory.is_short(size):
-        raise memory.too_large(
-            what, sum(rows.num_rows for _, rows in segments), size, _frequent(kernel, segments), _STREAM_HELPS
-        )
-
-
-def _frequent(kernel: StreamKernel, segments: Sequence[tuple[int, pa.RecordBatch]]) -> str | None:
-    """The key that most rows of the largest segment have."""
-    side, rows = max(segments, key=lambda one: one[1].num_rows, default=(0, None))
-    if rows is None or not rows.num_rows or not isinstance(kernel, NamesKeys):
-        return None
-    return memory.most_frequent(kernel.keys_of(side, rows))
-
-
-def _static_cell(
-    make: Callable[[], StreamKernel], recorder: Recorder, types: tuple[pa.DataType, ...], names: list[str]
-) -> Stage:
-    """The same kernel on static inputs, as a stream whose rows all arrive at once: its rows, then its counters.
-
-    Rows leave as rows, not packed: nothing has to carry or store them.
-    """
-    metrics, what = recorder.names, recorder.cell
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        kernel = make()
-        kernel.restore({}, None)
-        arrived: list[tuple[int, int, Any]] = []
-        size = 0
-        for batch in batches:
-            arrivals, sides = batch.column(ARRIVAL).to_numpy(), batch.column(SIDE).to_numpy()
-            arrived.extend(zip(arrivals.tolist(), sides.tolist(), batch.column(SEGMENT), strict=True))
-            size += batch.nbytes
-            if memory.is_short(size):
-                opened = [(side, unpack(segment.as_buffer())) for _, side, segment in arrived]
-                rows = sum(some.num_rows for _, some in opened)
-                raise memory.too_large(what, rows, size, _frequent(kernel, opened), _BATCH_HELPS)
-        for _, side, segment in sorted(arrived, key=lambda arrival: arrival[:2]):
-            kernel.push(side, unpack(segment.as_buffer()))
-        kernel.end()
-        for rows in kernel.results():
-            no_counters = pa.nulls(rows.num_rows, pa.list_(pa.int64()))
-            yield pa.RecordBatch.from_arrays([*cast_columns(rows.columns, types), no_counters], names=names)
-        counters = pa.array([[kernel.counters[name] for name in metrics]], pa.list_(pa.int64()))
-        no_values = [nulls(1, kind) for kind in types]
-        yield pa.RecordBatch.from_arrays([*no_values, counters], names=names)
-
-    return run
 
 
 def _check_store(frame: DataFrame) -> None:

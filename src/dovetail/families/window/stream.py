@@ -86,6 +86,20 @@ class WindowJoinKernel:
         keys = key_arrays(self.spec, side, rows)
         return [keys[equal.members[side]] for equal in self.spec.classes]
 
+    @property
+    def slides(self) -> bool:
+        """Whether static rows may come in the order of time: the paper's algorithms want them all."""
+        return self.spec.options.algorithm == "auto"
+
+    def moments(self, side: int, rows: pa.RecordBatch) -> Index:
+        """The times of rows."""
+        return time_codes(rows.column(self.spec.times[side]))
+
+    def passed(self, time: int) -> None:
+        """Note that no input will have a row before `time` any more."""
+        for side in self.spec.sides:
+            self._advance(side, time)
+
     def push(self, side: int, rows: pa.RecordBatch) -> None:
         """Take in new rows, or a header that says how far an input has come."""
         metadata = rows.schema.metadata or {}

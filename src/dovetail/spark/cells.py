@@ -1,0 +1,138 @@
+"""A kernel on static inputs, and what happens where the rows of a cell are more than its worker may hold.
+
+All rows of a cell arrive at once, in memory.  Where they are too many and the kernel can take them in the order of
+time, they wait on disk and pass through it as a stream would, slice by slice.  Other cells are refused before they use
+up the memory, static ones and those of streams, and the message says whose rows they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from dovetail.columns import memory
+from dovetail.columns.layout import ARRIVAL, SEGMENT, SIDE
+from dovetail.columns.segments import cast_columns, nulls, unpack
+from dovetail.columns.slices import TimeSlices
+from dovetail.family import NamesKeys, Slides, StreamKernel
+
+SPLIT_METRICS = ("split_cells", "spilled_bytes")
+"""Counters of joins whose static cells may be split: how many were, and the bytes on disk meanwhile."""
+
+_BATCH_HELPS = f"a shorter window, a further equality in the condition, or {memory.WHAT_HELPS}"
+_STREAM_HELPS = (
+    "a shorter window, a further equality in the condition, shed= of a window join, dt.approx_join, fewer columns "
+    "(select=), a smaller micro-batch, or more memory for each worker (spark.executor.pyspark.memory, "
+    "spark.executor.memoryOverhead)"
+)
+_LAST = ("held_", "state_", "cells")
+"""How counters begin that do not add up over the slices of a cell."""
+
+Segments = Sequence[tuple[int, pa.RecordBatch]]
+"""Rows, each time with the input that they belong to."""
+
+
+def check_room(what: str, kernel: StreamKernel, segments: Segments, stored: int, hint: str = _STREAM_HELPS) -> None:
+    """Refuse the rows of a cell and its stored bytes, before they use up the memory, and say whose rows they are."""
+    size = stored + sum(rows.nbytes for _, rows in segments)
+    if memory.is_short(size):
+        held = f"{sum(rows.num_rows for _, rows in segments):,} rows, {memory.in_words(size)}"
+        if stored:
+            held += f" with {memory.in_words(stored)} of earlier ones"
+        raise memory.too_large(what, held, _frequent(kernel, segments), hint)
+
+
+def _frequent(kernel: StreamKernel, segments: Segments) -> str | None:
+    """The key that most rows of the largest segment have."""
+    side, rows = max(segments, key=lambda one: one[1].num_rows, default=(0, None))
+    if rows is None or not rows.num_rows or not isinstance(kernel, NamesKeys):
+        return None
+    return memory.most_frequent(kernel.keys_of(side, rows))
+
+
+@dataclass(frozen=True)
+class StaticCell:
+    """A kernel on static inputs, as on a stream whose rows all arrive at once: its rows, then its counters.
+
+    Rows leave as rows, not packed: nothing has to carry or store them.
+    """
+
+    make: Callable[[], StreamKernel]
+    metrics: tuple[str, ...]
+    what: str
+    """The cell in words."""
+    types: tuple[pa.DataType, ...]
+    names: tuple[str, ...]
+    """The columns that leave the stage: those of the results, then the counters."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once a cell."""
+        kernel = self.make()
+        kernel.restore({}, None)
+        arrived: list[tuple[int, int, Any]] = []
+        slices: TimeSlices | None = None
+        size = 0
+        for batch in batches:
+            arrivals, sides = batch.column(ARRIVAL).to_numpy(), batch.column(SIDE).to_numpy()
+            arrived.extend(zip(arrivals.tolist(), sides.tolist(), batch.column(SEGMENT), strict=True))
+            size += batch.nbytes
+            if slices is None and size > memory.FLOOR:
+                if isinstance(kernel, Slides) and kernel.slides:
+                    slices = TimeSlices() if size > memory.share() else None
+                elif memory.is_short(size):
+                    check_room(self.what, kernel, _opened(arrived), 0, _BATCH_HELPS)
+            if slices is not None and isinstance(kernel, Slides):
+                for side, rows in _opened(arrived):
+                    slices.add(side, rows, kernel.moments(side, rows))
+                arrived = []
+        if slices is not None:
+            yield from self._slid(slices)
+            return
+        for side, rows in _opened(sorted(arrived, key=lambda arrival: arrival[:2])):
+            kernel.push(side, rows)
+        kernel.end()
+        for rows in kernel.results():
+            yield self._rows(rows)
+        yield self._counted(kernel.counters)
+
+    def _slid(self, slices: TimeSlices) -> Iterator[pa.RecordBatch]:
+        """The results of a cell whose rows come in slices of time, each to a kernel with the state of the last one."""
+        state: dict[str, pa.RecordBatch] = {}
+        total: dict[str, int] = {}
+        for segments, end in slices.in_order(memory.share()):
+            kernel = self.make()
+            assert isinstance(kernel, Slides)
+            check_room(self.what, kernel, segments, sum(rows.nbytes for rows in state.values()), _BATCH_HELPS)
+            kernel.restore(state, None)
+            for side, rows in segments:
+                kernel.push(side, rows)
+            if end is None:
+                kernel.end()
+            else:
+                kernel.passed(end)
+            for rows in kernel.results():
+                yield self._rows(rows)
+            changes = kernel.changes()
+            for name in changes.dropped:
+                state.pop(name, None)
+            state.update(changes.stored)
+            for name, count in kernel.counters.items():
+                total[name] = count if name.startswith(_LAST) else total.get(name, 0) + count
+        yield self._counted({**total, "split_cells": 1, "spilled_bytes": slices.size})
+
+    def _rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        no_counters = pa.nulls(rows.num_rows, pa.list_(pa.int64()))
+        columns = [*cast_columns(rows.columns, self.types), no_counters]
+        return pa.RecordBatch.from_arrays(columns, names=list(self.names))
+
+    def _counted(self, counters: dict[str, int]) -> pa.RecordBatch:
+        counts = [counters.get(name, 0) for name in self.metrics]
+        columns = [*(nulls(1, kind) for kind in self.types), pa.array([counts], pa.list_(pa.int64()))]
+        return pa.RecordBatch.from_arrays(columns, names=list(self.names))
+
+
+def _opened(arrived: Iterable[tuple[int, int, Any]]) -> list[tuple[int, pa.RecordBatch]]:
+    return [(side, unpack(segment.as_buffer())) for _, side, segment in arrived]
