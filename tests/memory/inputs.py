@@ -83,7 +83,7 @@ def of_bands(folder: Path, width: float, *, keyed: bool, window: int | None = No
 
 
 def of_last(folder: Path) -> list[int]:
-    """The sums over the pairs of an as-of join: each row with the last of its key, and of those at once the largest id."""
+    """The sums over the pairs of an as-of join: each row with the last of its key, the largest id where several tie."""
     (ids, keys, times), (others, other_keys, other_times) = (_columns(folder, side, "id", "k", "t") for side in "ab")
     order = np.lexsort((others, other_times, other_keys))
     top = int(max(times.max(), other_times.max())) + 1

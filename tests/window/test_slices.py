@@ -17,7 +17,7 @@ from tests.short import short_of_memory
 from dovetail.columns import memory
 from dovetail.columns.layout import ARRIVAL, COUNTERS, SEGMENT, SIDE, STREAM_CELL
 from dovetail.columns.segments import pack
-from dovetail.columns.slices import TimeSlices
+from dovetail.columns.slices import Slices, Spans
 from dovetail.conditions.join_kind import HOWS
 from dovetail.errors import ArgumentError, MemoryLimitError
 from dovetail.families.window.router import WindowRouter
@@ -130,18 +130,18 @@ def test_a_window_that_does_not_fit_is_refused_with_its_key(monkeypatch):
     st.sampled_from([1, 100, 1000, 100_000]),
 )
 def test_every_row_lies_in_the_slice_of_its_time(segments, most):
-    slices = TimeSlices()
+    slices = Slices(lambda side, rows: Spans.of_points(rows.column("t").to_numpy()))
     for side, times in segments:
-        slices.add(
-            side, pa.RecordBatch.from_pydict({"t": pa.array(times, pa.int64())}), np.array(times, dtype=np.int64)
-        )
+        slices.add(side, pa.RecordBatch.from_pydict({"t": pa.array(times, pa.int64())}))
     begin, found = None, Counter()
-    for parts, end in slices.in_order(most):
-        for side, rows in parts:
+    for one in slices.ordered(most):
+        for side, rows in slices.batches(one):
             times = rows.column("t").to_pylist()
-            assert all((begin is None or begin <= t) and (end is None or t < end) for t in times)
+            assert all((begin is None or begin <= t) and (one.end is None or t < one.end) for t in times)
+            assert one.low <= min(times)
+            assert max(times) <= one.high
             found.update((side, t) for t in times)
-        begin = end
+        begin = one.end
     assert begin is None
     assert found == Counter((side, t) for side, times in segments for t in times)
 

@@ -132,37 +132,36 @@ class Pieces:
     held_rows: int = 0
     most: int | None = None
     """What a piece may cost, once somebody had to ask."""
+    on_disk: Spool = field(default_factory=Spool)
+    """The held rows of a split cell."""
+    passing: Spool = field(default_factory=Spool)
+    """The rows that pass by a split cell."""
+    split: bool = False
+    """Whether the rows lie on disk, and come back in pieces."""
     _taken: int = 0
-    _held: Spool | None = None
-    _passing: Spool = field(default_factory=Spool)
-
-    @property
-    def split(self) -> bool:
-        """Whether the rows lie on disk, and come back in pieces."""
-        return self._held is not None
 
     @property
     def spilled(self) -> int:
-        """The bytes on disk."""
-        return 0 if self._held is None else self._held.size + self._passing.size
+        """The bytes that have been written."""
+        return self.on_disk.size + self.passing.size
 
     def hold(self, rows: pa.RecordBatch) -> None:
         """Take in rows of the side that a cell holds."""
         self.held_rows += rows.num_rows
-        if self._held is not None:
-            self._held.add(rows)
+        if self.split:
+            self.on_disk.add(rows)
             return
         self.held.append(rows)
         self._taken += memory.cost(rows)
         if self._taken > memory.FLOOR and self._taken > self.limit():
-            self._held = Spool()
+            self.split = True
             for some in self.held:
-                self._held.add(some)
+                self.on_disk.add(some)
             self.held = []
 
     def let_pass(self, rows: pa.RecordBatch) -> None:
         """Take in rows of the other side, of a cell that is split: every piece will ask for them."""
-        self._passing.add(rows)
+        self.passing.add(rows)
 
     def limit(self) -> int:
         """What a piece may cost; asked once, so that all pieces of a cell are of one size."""
@@ -178,14 +177,13 @@ class Pieces:
 
     def held_pieces(self) -> Iterator[pa.RecordBatch]:
         """The held rows of a split cell, piece by piece, in the order in which they came."""
-        return gathered(() if self._held is None else self._held, self.limit())
+        return gathered(self.on_disk, self.limit())
 
     def passing_pieces(self) -> Iterator[pa.RecordBatch]:
         """The rows that passed by, piece by piece, in their order; the same pieces each time."""
-        return gathered(self._passing, self.limit())
+        return gathered(self.passing, self.limit())
 
     def close(self) -> None:
         """Give the disk back."""
-        if self._held is not None:
-            self._held.close()
-        self._passing.close()
+        self.on_disk.close()
+        self.passing.close()

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ import pyarrow as pa
 from dovetail.columns import memory
 from dovetail.columns.layout import ARRIVAL, SEGMENT, SIDE
 from dovetail.columns.segments import cast_columns, nulls, unpack
-from dovetail.columns.slices import TimeSlices
+from dovetail.columns.slices import Slices, Spans
 from dovetail.family import NamesKeys, Slides, StreamKernel
 
 SPLIT_METRICS = ("split_cells", "spilled_bytes")
@@ -73,7 +74,7 @@ class StaticCell:
         kernel = self.make()
         kernel.restore({}, None)
         arrived: list[tuple[int, int, Any]] = []
-        slices: TimeSlices | None = None
+        slices: Slices | None = None
         size = 0
         for batch in batches:
             arrivals, sides = batch.column(ARRIVAL).to_numpy(), batch.column(SIDE).to_numpy()
@@ -81,12 +82,12 @@ class StaticCell:
             size += batch.nbytes
             if slices is None and size > memory.FLOOR:
                 if isinstance(kernel, Slides) and kernel.slides:
-                    slices = TimeSlices() if size > memory.share() else None
+                    slices = Slices(partial(_times, kernel)) if size > memory.share() else None
                 elif memory.is_short(size):
                     check_room(self.what, kernel, _opened(arrived), 0, _BATCH_HELPS)
-            if slices is not None and isinstance(kernel, Slides):
+            if slices is not None:
                 for side, rows in _opened(arrived):
-                    slices.add(side, rows, kernel.moments(side, rows))
+                    slices.add(side, rows)
                 arrived = []
         if slices is not None:
             yield from self._slid(slices)
@@ -98,21 +99,22 @@ class StaticCell:
             yield self._rows(rows)
         yield self._counted(kernel.counters)
 
-    def _slid(self, slices: TimeSlices) -> Iterator[pa.RecordBatch]:
+    def _slid(self, slices: Slices) -> Iterator[pa.RecordBatch]:
         """The results of a cell whose rows come in slices of time, each to a kernel with the state of the last one."""
         state: dict[str, pa.RecordBatch] = {}
         total: dict[str, int] = {}
-        for segments, end in slices.in_order(memory.share()):
+        for one in slices.ordered(memory.share()):
+            segments = list(slices.batches(one))
             kernel = self.make()
             assert isinstance(kernel, Slides)
             check_room(self.what, kernel, segments, sum(rows.nbytes for rows in state.values()), _BATCH_HELPS)
             kernel.restore(state, None)
             for side, rows in segments:
                 kernel.push(side, rows)
-            if end is None:
+            if one.end is None:
                 kernel.end()
             else:
-                kernel.passed(end)
+                kernel.passed(one.end)
             for rows in kernel.results():
                 yield self._rows(rows)
             changes = kernel.changes()
@@ -122,6 +124,7 @@ class StaticCell:
             for name, count in kernel.counters.items():
                 total[name] = count if name.startswith(_LAST) else total.get(name, 0) + count
         yield self._counted({**total, "split_cells": 1, "spilled_bytes": slices.size})
+        slices.close()
 
     def _rows(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         no_counters = pa.nulls(rows.num_rows, pa.list_(pa.int64()))
@@ -132,6 +135,10 @@ class StaticCell:
         counts = [counters.get(name, 0) for name in self.metrics]
         columns = [*(nulls(1, kind) for kind in self.types), pa.array([counts], pa.list_(pa.int64()))]
         return pa.RecordBatch.from_arrays(columns, names=list(self.names))
+
+
+def _times(kernel: Slides, side: int, rows: pa.RecordBatch) -> Spans:
+    return Spans.of_points(kernel.moments(side, rows))
 
 
 def _opened(arrived: Iterable[tuple[int, int, Any]]) -> list[tuple[int, pa.RecordBatch]]:

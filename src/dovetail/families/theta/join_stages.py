@@ -45,6 +45,7 @@ from dovetail.conditions.join_kind import JoinKind
 from dovetail.families.theta.fitting import OUTPUT_COST
 from dovetail.families.theta.kernel import Counters, Index
 from dovetail.families.theta.key_pairs import find_matched, find_pairs
+from dovetail.families.theta.pieces import Meetings
 from dovetail.families.theta.spec import BOXES, POINTS
 from dovetail.families.theta.stages import Stage
 
@@ -229,6 +230,7 @@ class _Cell:
     box_rows: int = 0
     copies: int = 0
     results: int = 0
+    spilled: int = 0
     nanoseconds: int = 0
     has_match: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
@@ -269,17 +271,19 @@ class _Cell:
         self.nanoseconds += time.perf_counter_ns() - began
 
     def _in_pieces(self) -> Iterator[pa.RecordBatch]:
-        """Join a split cell: every piece of its points with every piece of its boxes, then what is left of the former.
+        """Join a split cell: each piece of its points with the pieces of its boxes that reach it.
 
         A pair lies in one piece of each, so it comes once; and a point is in one piece, so that knows its matches.
         """
         first = 0
-        for points in self.points.held_pieces():
+        meetings = Meetings(self.stage, self.points)
+        for points, reaching in meetings:
             has_match = np.zeros(points.num_rows, dtype=np.bool_)
-            for boxes in self.points.passing_pieces():
+            for boxes in reaching:
                 yield from self._pairs(points, boxes, has_match, first)
             yield from self._ended(points, has_match, first)
             first += points.num_rows
+        self.spilled = self.points.spilled + meetings.spilled
 
     def _ended(self, points: pa.RecordBatch, has_match: Mask, first: int = 0) -> Iterator[pa.RecordBatch]:
         for out in self.stage.rows_at_end(points, has_match, self.number, first):
@@ -295,15 +299,14 @@ class _Cell:
                 points = self.points.whole()
                 has_match = self.has_match if self.has_match.size else np.zeros(points.num_rows, dtype=np.bool_)
                 yield from self._ended(points, has_match)
-        point_rows, spilled = self.points.held_rows, self.points.spilled
-        self.points.close()
+        point_rows = self.points.held_rows
         load.rows += point_rows + self.box_rows
         load.pairs += self.counters.results
         yield self.stage.counts(
             [
                 point_rows, self.box_rows, self.counters.comparisons, self.counters.results,
                 self.nanoseconds // 1000, 1, self.results, self.copies, load.rows, load.pairs, load.load,
-                int(spilled > 0), spilled,
+                int(self.points.split), self.spilled,
             ]
         )  # fmt: skip
 
