@@ -159,7 +159,7 @@ def test_stored_rows_that_do_not_fit_are_refused_while_they_are_read(monkeypatch
     cell.init(FakeHandle({"0/0/1": segment, "0/0/2": segment, "format": MARK.stored()}))
     monkeypatch.setattr(memory, "room", lambda alone=False: 12_000)
     monkeypatch.setattr(memory, "FLOOR", 0)
-    with pytest.raises(MemoryLimitError, match="0 rows, 16.* KiB with 16.* KiB of earlier ones"):
+    with pytest.raises(MemoryLimitError, match=r"0 rows, 16.* KiB with 16.* KiB of earlier ones"):
         list(cell.handleExpiredTimer((0,), TimerValues(-1, 7), None))
 
 

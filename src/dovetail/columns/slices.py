@@ -44,6 +44,7 @@ class Slice:
     """None for the last slice."""
     low: int = HIGHEST
     high: int = LOWEST
+    rows: int = 0
     places: list[tuple[int, int]] = field(default_factory=list)
     """The input and the number of each batch."""
 
@@ -102,6 +103,7 @@ class Slices:
                 one.low, one.high = min(one.low, int(spans.low[mine].min())), max(one.high, int(spans.high[mine].max()))
             for number, part in parts_by_cell(rows, numbers, cuts.size + 1):
                 self._ordered.add(part)
+                slices[number].rows += part.num_rows
                 slices[number].places.append((side, written))
                 written += 1
         self._arrived.close()

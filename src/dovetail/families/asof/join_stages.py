@@ -22,7 +22,7 @@ from dovetail.columns.pieces import Pieces
 from dovetail.columns.segments import cast_columns, nulls, take_unchecked, unpack
 from dovetail.families.asof.compiled import RowNumbers
 from dovetail.families.asof.kernel import RightIndex
-from dovetail.families.asof.pieces import Contest
+from dovetail.families.asof.pieces import COPY, Contest
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
 from dovetail.families.asof.where import index_of
 
@@ -33,8 +33,6 @@ METRICS = (
 """The counters of a cell, in the order in which they leave a task."""
 
 _COUNTERS = pa.list_(pa.int64())
-_COPY = "copy"
-"""Whether a left row is a copy, where the rows of a cell wait on disk."""
 
 
 @dataclass(frozen=True)
@@ -123,11 +121,8 @@ class _Cell:
         if self.index is None and self.right.held:
             self.index = index_of(self.stage.spec, self.right.whole())
             self.counts["ties"] += self.index.ties
-            self._begin_settling()
-
-    def _begin_settling(self) -> None:
-        if self.stage.spec.kind.preserved[RIGHT] and self.segments:
-            self.settled = np.concatenate([np.arange(rows) >= rows - copies for rows, copies in self.segments])
+            if self.stage.spec.kind.preserved[RIGHT]:
+                self.settled = np.concatenate([np.arange(rows) >= rows - copies for rows, copies in self.segments])
 
     def joined(self, left: pa.RecordBatch, copies: int = 0) -> Iterator[pa.RecordBatch]:
         """What left rows give; the copies among them, which come last, only say which right rows they choose."""
@@ -136,7 +131,7 @@ class _Cell:
         counts["copies"] += copies
         if self.right.split:
             marks = np.arange(left.num_rows) >= left.num_rows - copies
-            self.right.let_pass(left.append_column(_COPY, pa.array(marks)))
+            self.right.let_pass(left.append_column(COPY, pa.array(marks)))
             return
         matches = np.full(left.num_rows, -1, dtype=np.int32) if index is None else index.match(left)
         if self.settled.size:
@@ -152,17 +147,24 @@ class _Cell:
             yield out
 
     def in_pieces(self) -> Iterator[pa.RecordBatch]:
-        """What the left rows of a split cell give, once all of them are there."""
-        self._begin_settling()
-        contest = Contest(self.stage.spec, self.right)
+        """What the rows of a split cell give, once all of them are there."""
+        answers = self.stage.spec.kind.preserved[RIGHT]
+        chosen = np.zeros(self.right.held_rows if answers else 0, dtype=np.bool_)
+        contest = Contest(self.stage.spec, self.right, self.segments)
         for left, best in contest.decided():
-            copy, matches = left.column(_COPY).to_numpy(zero_copy_only=False), best.chosen
-            if self.settled.size:
-                self.settled[best.numbers[matches[matches >= 0]]] = True
+            copy, matches = left.column(COPY).to_numpy(zero_copy_only=False), best.chosen
+            if answers:
+                chosen[best.numbers[matches[matches >= 0]]] = True
             if copy.any():
                 own = np.flatnonzero(~copy)
                 left, matches = left.take(pa.array(own)), matches[own]
             yield from self._out(left, best.rows, matches)
+        first = 0
+        for right in contest.right_pieces() if answers else ():
+            copy = right.column(COPY).to_numpy(zero_copy_only=False)
+            yield from self._alone(right, ~(copy | chosen[first : first + right.num_rows]))
+            first += right.num_rows
+        contest.close()
         self.counts["ties"] += contest.ties
         self.counts["split_cells"] = 1
         self.counts["spilled_bytes"] = self.right.spilled + contest.spilled
@@ -170,14 +172,14 @@ class _Cell:
     def unmatched(self) -> Iterator[pa.RecordBatch]:
         """The right rows of this cell that no left row chose, once all left rows have been here."""
         self.open()
-        first = 0
-        for right in self.right.held_pieces() if self.right.split else self.right.held:
-            alone = np.flatnonzero(~self.settled[first : first + right.num_rows])
-            first += right.num_rows
-            if alone.size:
-                out = self.stage.unmatched_right(right.take(pa.array(alone)))
-                self.counts["results"] += out.num_rows
-                yield out
+        if self.index is not None:
+            yield from self._alone(self.index.rows, ~self.settled)
+
+    def _alone(self, right: pa.RecordBatch, alone: Mask) -> Iterator[pa.RecordBatch]:
+        if alone.any():
+            out = self.stage.unmatched_right(right.take(pa.array(np.flatnonzero(alone))))
+            self.counts["results"] += out.num_rows
+            yield out
 
 
 @dataclass(frozen=True)
@@ -194,9 +196,8 @@ class JoinStage(PairStage):
                 yield from _timed(cell, segment, copies)
         if cell.right.split:
             yield from cell.in_pieces()
-        if self.spec.kind.preserved[RIGHT]:
+        elif self.spec.kind.preserved[RIGHT]:
             yield from cell.unmatched()
-        cell.right.close()
         yield self.counts(list(cell.counts.values()))
 
 

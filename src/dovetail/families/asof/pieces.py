@@ -1,27 +1,30 @@
-"""The match of a left row where right rows come in pieces: the best of each piece, and then the best of these.
+"""A cell whose right rows are more than a worker may hold: both sides on disk, in slices of time.
 
-Which of two right rows a left row prefers does not depend on the others.  So the best of all is among the best of the
-pieces, and one index of the best so far and the best of the next piece, which are few, decides between them with the
-very rules of the join.
+Left rows come back piece by piece.  A piece looks for its matches in the slices of right rows that span its own times,
+and then in those before them or behind them, from the nearest outward, until every row has found one: whatever lies
+further away is worse.  Within a slice right rows may come in several pieces, too.  Which of two right rows a left row
+prefers does not depend on the others, so the best of all is among the best of the pieces: one index of these, which are
+few, decides between them with the very rules of the join.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import repeat
 
 import numpy as np
 import pyarrow as pa
 
-from dovetail.columns.pieces import Pieces, Spool
+from dovetail.columns.pieces import Pieces, gathered
 from dovetail.columns.segments import concat
+from dovetail.columns.slices import Slice, Slices, Spans
 from dovetail.families.asof.compiled import Index, RowNumbers
-from dovetail.families.asof.kernel import RightIndex
-from dovetail.families.asof.spec import AsofSpec
+from dovetail.families.asof.encode import routing_codes, usable
+from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec
 from dovetail.families.asof.where import index_of
 
-_NUMBER, _CHOSEN = "number", "chosen"
+COPY = "copy"
+"""Whether a row is a copy, behind its other columns."""
 
 
 @dataclass(frozen=True)
@@ -50,30 +53,15 @@ class Best:
         rows, numbers = concat([self.rows, other.rows]), np.concatenate([self.numbers, other.numbers])
         return Best.of(rows, numbers, index_of(spec, rows).match(left))
 
-
-@dataclass
-class _Choices:
-    """The choices of all left rows, on disk."""
-
-    rows: Spool = field(default_factory=Spool)
-    chosen: Spool = field(default_factory=Spool)
-
-    def add(self, best: Best) -> None:
-        self.rows.add(best.rows.append_column(_NUMBER, pa.array(best.numbers)))
-        self.chosen.add(pa.RecordBatch.from_arrays([pa.array(best.chosen)], names=[_CHOSEN]))
-
-    def __iter__(self) -> Iterator[Best]:
-        for rows, chosen in zip(self.rows, self.chosen, strict=True):
-            own = rows.select(range(rows.num_columns - 1))
-            yield Best(own, rows.column(_NUMBER).to_numpy(), chosen.column(0).to_numpy())
-
-    @property
-    def size(self) -> int:
-        return self.rows.size + self.chosen.size
-
-    def close(self) -> None:
-        self.rows.close()
-        self.chosen.close()
+    def completed(self, asking: Index, other: Best) -> Best:
+        """These choices, and those that some left rows without one have made elsewhere."""
+        if not other.numbers.size:
+            return self
+        hit = other.chosen >= 0
+        chosen = self.chosen.copy()
+        chosen[asking[hit]] = other.chosen[hit] + self.numbers.size
+        rows = concat([self.rows, other.rows])
+        return Best(rows, np.concatenate([self.numbers, other.numbers]), chosen)
 
 
 @dataclass
@@ -81,33 +69,104 @@ class Contest:
     """The left rows of a split cell, piece by piece, each with its right row."""
 
     spec: AsofSpec
-    pieces: Pieces
+    cell: Pieces
+    segments: Sequence[tuple[int, int]]
+    """Of every segment of right rows how many it has, and how many of them, the last ones, are copies."""
     ties: int = 0
-    spilled: int = 0
-    """Bytes that choices took on disk."""
+    """Right rows that lost a tie, in the slices that somebody has looked into."""
+    sides: list[Slices] = field(default_factory=list)
+    _right: list[Slice] = field(default_factory=list)
+    _firsts: dict[int, int] = field(default_factory=dict)
+    """The number of the first row of each slice of right rows."""
+    _visited: set[int] = field(default_factory=set)
+
+    @property
+    def spilled(self) -> int:
+        """The bytes that have been written, besides those of the cell."""
+        return sum(slices.size for slices in self.sides)
 
     def decided(self) -> Iterator[tuple[pa.RecordBatch, Best]]:
         """Left rows and what they chose of all right rows."""
-        choices: _Choices | None = None
-        first = 0
-        for right in self.pieces.held_pieces():
-            index = index_of(self.spec, right)
-            self.ties += index.ties
-            choices = self._round(index, first, choices)
-            first += right.num_rows
-        if choices is not None:
-            yield from zip(self.pieces.passing_pieces(), choices, strict=True)
-            choices.close()
+        self.sides = [Slices(self._spans) for _ in (LEFT, RIGHT)]
+        for rows, (count, copies) in zip(self.cell.on_disk, self.segments, strict=True):
+            marks = pa.array(np.arange(count) >= count - copies)
+            self.sides[RIGHT].add(RIGHT, rows.append_column(COPY, marks))
+        for rows in self.cell.passing:
+            self.sides[LEFT].add(LEFT, rows)
+        self.cell.close()
+        left, self._right = (slices.ordered(self.cell.limit()) for slices in self.sides)
+        self._firsts = dict(enumerate(np.cumsum([0, *(one.rows for one in self._right)]).tolist()))
+        for here in left:
+            for rows in self._pieces(LEFT, here):
+                yield rows, self._best(rows, here)
 
-    def _round(self, index: RightIndex, first: int, choices: _Choices | None) -> _Choices:
-        """What left rows choose once they have seen one more piece."""
-        later = _Choices()
-        numbers = np.arange(first, first + index.rows.num_rows)
-        earlier: Iterator[Best | None] = repeat(None) if choices is None else iter(choices)
-        for left, before in zip(self.pieces.passing_pieces(), earlier, strict=False):
-            best = Best.of(index.rows, numbers, index.match(left))
-            later.add(best if before is None else before.against(self.spec, left, best))
-        self.spilled += later.size
-        if choices is not None:
-            choices.close()
-        return later
+    def right_pieces(self) -> Iterator[pa.RecordBatch]:
+        """All right rows, in the order of their numbers, once all left rows have been decided."""
+        for one in self._right:
+            yield from self._pieces(RIGHT, one)
+
+    def close(self) -> None:
+        """Give the disk back."""
+        for slices in self.sides:
+            slices.close()
+
+    def _spans(self, side: int, rows: pa.RecordBatch) -> Spans:
+        return Spans.of_points(routing_codes(rows.column(self.spec.times[side]), self.spec.time))
+
+    def _pieces(self, side: int, one: Slice) -> Iterator[pa.RecordBatch]:
+        return gathered((rows for _, rows in self.sides[side].batches(one)), self.cell.limit())
+
+    def _best(self, left: pa.RecordBatch, here: Slice) -> Best:
+        spec = self.spec
+        numbered = list(enumerate(self._right))
+        around = [number for number, one in numbered if one.concerns(here)]
+        best = self._among(around, left)
+        if spec.direction != "forward":
+            before = [number for number, one in reversed(numbered) if one.high < here.low and self._near(one, here)]
+            best = self._outward(before, left, best)
+        if spec.direction != "backward":
+            behind = [number for number, one in numbered if one.low > here.high and self._near(one, here)]
+            best = self._outward(behind, left, best)
+        return best
+
+    def _near(self, one: Slice, here: Slice) -> bool:
+        """Whether a row of one slice may lie within the tolerance of a row of the other, where codes tell."""
+        within = self.spec.within
+        return (
+            not isinstance(within, int)
+            or self.spec.time != "int"
+            or (one.high >= here.low - within and one.low <= here.high + within)
+        )
+
+    def _outward(self, numbers: Iterable[int], left: pa.RecordBatch, best: Best) -> Best:
+        """What left rows choose once they have looked on one side of their own times, too.
+
+        A row that has a match nearer by need not look.  Where both sides count, it has to look at each of them.
+        """
+        nearest = self.spec.direction == "nearest"
+        nothing = Best(best.rows.slice(0, 0), best.numbers[:0], np.full(left.num_rows, -1, dtype=np.int32))
+        found = nothing if nearest else best
+        good = usable(self.spec, left, LEFT)
+        for number in numbers:
+            asking = np.flatnonzero(found.chosen < 0 if good is None else (found.chosen < 0) & good)
+            if not asking.size:
+                break
+            found = found.completed(asking, self._among([number], left.take(pa.array(asking))))
+        return best.against(self.spec, left, found) if nearest else found
+
+    def _among(self, numbers: Sequence[int], left: pa.RecordBatch) -> Best:
+        """What left rows choose of some slices."""
+        best: Best | None = None
+        for number in numbers:
+            first = self._firsts[number]
+            for right in self._pieces(RIGHT, self._right[number]):
+                index = index_of(self.spec, right)
+                self.ties += index.ties if number not in self._visited else 0
+                found = Best.of(right, np.arange(first, first + right.num_rows), index.match(left))
+                best = found if best is None else best.against(self.spec, left, found)
+                first += right.num_rows
+            self._visited.add(number)
+        if best is not None:
+            return best
+        empty = next(self._pieces(RIGHT, next(one for one in self._right if one.rows))).slice(0, 0)
+        return Best(empty, np.empty(0, dtype=np.int64), np.full(left.num_rows, -1, dtype=np.int32))
