@@ -16,7 +16,7 @@ A class need not derive from the protocols below.  ``mypy`` checks each one wher
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -88,6 +88,18 @@ class Slides(Protocol):
 
     def passed(self, time: int) -> None:
         """Note that no row before `time` is still to come, of any input."""
+
+
+@runtime_checkable
+class Divides(Protocol):
+    """A kernel that can join pieces of static inputs, where all rows of a cell are more than a worker may hold."""
+
+    @property
+    def divides(self) -> bool:
+        """Whether this one can."""
+
+    def join_pieces(self, rows_of: Callable[[int], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+        """The results; `rows_of` gives the rows that travel as a side, piece by piece, as often as it is called."""
 
 
 class Router(Protocol):

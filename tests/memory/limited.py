@@ -1,6 +1,6 @@
-"""A join whose Python workers may take so much memory, in a process of its own; how it ended, as one line of JSON.
+"""Joins whose Python workers may take so much memory, in a process of its own; how each ended, as a line of JSON.
 
-    python -m tests.memory.limited theta FOLDER --memory 1200m
+    python -m tests.memory.limited FOLDER theta asof '{"join": "window", "within": 100}' --memory 1200m
 
 FOLDER has what ``tests.memory.inputs`` wrote.  ``--data-limit`` limits, in place of the address space, what a worker
 alone can write, which is nearer to what it holds: libraries and space that was only reserved do not count.
@@ -21,7 +21,7 @@ import psutil
 from pyspark.sql import DataFrame
 
 import dovetail as dt
-from dovetail.spark.runtime.failures import brief
+from dovetail.spark.runtime.failures import SPARK_ERRORS, brief
 
 Join = Callable[[DataFrame, DataFrame], DataFrame]
 
@@ -32,9 +32,7 @@ DIGEST = ("count(*)", "sum(a.id % 65521)", "sum(b.id % 65521)", "sum((a.id % 655
 def joins(options: dict[str, Any]) -> dict[str, Join]:
     """The joins by name."""
     return {
-        "band": lambda a, b: dt.theta_join(
-            {"a": a, "b": b}, on="ABS(a.x - b.x) <= 0.5", broadcast=False, select=["a.id", "b.id AS other"], **options
-        ),
+        "band": lambda a, b: dt.theta_join({"a": a, "b": b}, on="ABS(a.x - b.x) <= 0.5", broadcast=False, **options),
         "theta": lambda a, b: dt.theta_join(
             {"a": a, "b": b}, on="a.k = b.k AND ABS(a.x - b.x) <= 0.5", broadcast=False, **options
         ),
@@ -71,14 +69,30 @@ class Watch:
         self._thread.join()
 
 
+def told(joined: DataFrame) -> dict[str, Any]:
+    """How a join ends: the sums over its pairs and its counters, or what it says."""
+    began = time.perf_counter()
+    watch = Watch()
+    report: dict[str, Any] = {}
+    try:
+        report["digest"] = [int(value or 0) for value in joined.selectExpr(*DIGEST).collect()[0]]
+        report["metrics"] = {
+            name: value for name, value in dt.metrics(joined).items() if isinstance(value, int | float)
+        }
+    except SPARK_ERRORS as error:
+        report |= {"failed": brief(error), "said": str(error)[:3000]}
+    watch.stop()
+    report["seconds"] = round(time.perf_counter() - began, 1)
+    return report | {"resident_mib": watch.resident >> 20, "address_mib": watch.address >> 20}
+
+
 def main() -> None:
-    """Run one join."""
+    """Run some joins one after the other."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("join")
     parser.add_argument("folder")
+    parser.add_argument("joins", nargs="+", help="the name of a join, or an object with its name and arguments")
     parser.add_argument("--memory")
-    parser.add_argument("--data-limit")
-    parser.add_argument("--options", default="{}")
+    parser.add_argument("--data-limit", help="MiB")
     parser.add_argument("--conf", default="{}")
     parser.add_argument("--cores", default="2")
     given = parser.parse_args()
@@ -90,25 +104,10 @@ def main() -> None:
         conf["spark.python.worker.module"] = "tests.memory.worker"
     spark = dt.session(master=f"local[{given.cores}]", conf=conf)
     a, b = (spark.read.parquet(f"{given.folder}/{side}") for side in "ab")
-    watch = Watch()
-    joined = joins(json.loads(given.options))[given.join](a, b)
-    began = time.perf_counter()
-    report: dict[str, Any] = {"join": given.join}
-    try:
-        if given.join == "band":
-            rows = joined.selectExpr(*[text.replace("b.id", "other").replace("a.id", "id") for text in DIGEST])
-        else:
-            rows = joined.selectExpr(*DIGEST)
-        report["digest"] = [int(value or 0) for value in rows.collect()[0]]
-        counted = dt.metrics(joined)
-        report["metrics"] = {name: value for name, value in counted.items() if isinstance(value, int | float)}
-    except Exception as error:
-        report["failed"] = brief(error)
-        report["said"] = str(error)[:3000]
-    report["seconds"] = round(time.perf_counter() - began, 1)
-    watch.stop()
-    report |= {"resident_mib": watch.resident >> 20, "address_mib": watch.address >> 20}
-    print(json.dumps(report))
+    for text in given.joins:
+        options = json.loads(text) if text.startswith("{") else {"join": text}
+        name = options.pop("join")
+        print(json.dumps({"join": name, **told(joins(options)[name](a, b))}), flush=True)
     spark.stop()
 
 

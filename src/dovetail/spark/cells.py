@@ -1,12 +1,14 @@
 """A kernel on static inputs, and what happens where the rows of a cell are more than its worker may hold.
 
 All rows of a cell arrive at once, in memory.  Where they are too many and the kernel can take them in the order of
-time, they wait on disk and pass through it as a stream would, slice by slice.  Other cells are refused before they use
-up the memory, static ones and those of streams, and the message says whose rows they are.
+time, they wait on disk and pass through it as a stream would, slice by slice; a kernel that can join pieces of its
+inputs gets them in pieces.  Other cells are refused before they use up the memory, static ones and those of streams,
+and the message says whose rows they are.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -16,9 +18,10 @@ import pyarrow as pa
 
 from dovetail.columns import memory
 from dovetail.columns.layout import ARRIVAL, SEGMENT, SIDE
+from dovetail.columns.pieces import Spool, gathered
 from dovetail.columns.segments import cast_columns, nulls, unpack
 from dovetail.columns.slices import Slices, Spans
-from dovetail.family import NamesKeys, Slides, StreamKernel
+from dovetail.family import Divides, NamesKeys, Slides, StreamKernel
 
 SPLIT_METRICS = ("split_cells", "spilled_bytes")
 """Counters of joins whose static cells may be split: how many were, and the bytes on disk meanwhile."""
@@ -74,30 +77,56 @@ class StaticCell:
         kernel = self.make()
         kernel.restore({}, None)
         arrived: list[tuple[int, int, Any]] = []
-        slices: Slices | None = None
+        waiting: Slices | dict[int, Spool] | None = None
         size = 0
         for batch in batches:
             arrivals, sides = batch.column(ARRIVAL).to_numpy(), batch.column(SIDE).to_numpy()
             arrived.extend(zip(arrivals.tolist(), sides.tolist(), batch.column(SEGMENT), strict=True))
             size += batch.nbytes
-            if slices is None and size > memory.FLOOR:
-                if isinstance(kernel, Slides) and kernel.slides:
-                    slices = Slices(partial(_times, kernel)) if size > memory.share() else None
-                elif memory.is_short(size):
-                    check_room(self.what, kernel, _opened(arrived), 0, _BATCH_HELPS)
-            if slices is not None:
+            if waiting is None and size > memory.FLOOR:
+                waiting = self._place(kernel, arrived, size)
+            if waiting is not None:
                 for side, rows in _opened(arrived):
-                    slices.add(side, rows)
+                    if isinstance(waiting, Slices):
+                        waiting.add(side, rows)
+                    else:
+                        waiting[side].add(rows)
                 arrived = []
-        if slices is not None:
-            yield from self._slid(slices)
-            return
-        for side, rows in _opened(sorted(arrived, key=lambda arrival: arrival[:2])):
-            kernel.push(side, rows)
-        kernel.end()
-        for rows in kernel.results():
+        if isinstance(waiting, Slices):
+            yield from self._slid(waiting)
+        elif waiting is not None:
+            yield from self._divided(kernel, waiting)
+        else:
+            for side, rows in _opened(sorted(arrived, key=lambda arrival: arrival[:2])):
+                kernel.push(side, rows)
+            kernel.end()
+            for rows in kernel.results():
+                yield self._rows(rows)
+            yield self._counted(kernel.counters)
+
+    def _place(
+        self, kernel: StreamKernel, arrived: list[tuple[int, int, Any]], size: int
+    ) -> Slices | dict[int, Spool] | None:
+        """Where on disk the rows of a cell wait that is too large; None while it is not."""
+        if isinstance(kernel, Slides) and kernel.slides:
+            return Slices(partial(_times, kernel)) if size > memory.share() else None
+        if isinstance(kernel, Divides) and kernel.divides:
+            return defaultdict(Spool) if size > memory.share() else None
+        if memory.is_short(size):
+            check_room(self.what, kernel, _opened(arrived), 0, _BATCH_HELPS)
+        return None
+
+    def _divided(self, kernel: StreamKernel, waiting: dict[int, Spool]) -> Iterator[pa.RecordBatch]:
+        """The results of a cell whose rows come in pieces."""
+        assert isinstance(kernel, Divides)
+        most = memory.share()
+        for rows in kernel.join_pieces(lambda side: gathered(waiting[side], most)):
             yield self._rows(rows)
-        yield self._counted(kernel.counters)
+        written = sum(spool.size for spool in waiting.values())
+        rows = sum(spool.rows for spool in waiting.values())
+        for spool in waiting.values():
+            spool.close()
+        yield self._counted({**kernel.counters, "rows": rows, "split_cells": 1, "spilled_bytes": written})
 
     def _slid(self, slices: Slices) -> Iterator[pa.RecordBatch]:
         """The results of a cell whose rows come in slices of time, each to a kernel with the state of the last one."""
