@@ -21,7 +21,9 @@ from dovetail.errors import DovetailError
 def numbered(*counts: int) -> list[pa.RecordBatch]:
     begins = [sum(counts[:at]) for at in range(len(counts))]
     return [
-        pa.RecordBatch.from_pydict({"x": pa.array(range(begin, begin + count), pa.int64()), "s": ["ab"] * count})
+        pa.RecordBatch.from_pydict(
+            {"x": pa.array(range(begin, begin + count), pa.int64()), "s": pa.array(["ab"] * count, pa.string())}
+        )
         for begin, count in zip(begins, counts, strict=True)
     ]
 
@@ -87,10 +89,11 @@ class TestPieces:
         for batch in batches:
             parts = list(portions(batch, most))
             assert values(parts) == values([batch])
-            assert all(memory.cost(part) <= most or part.num_rows == 1 for part in parts)
+            # Strings have one offset more than rows.
+            assert all(memory.cost(part) <= most + 8 or part.num_rows == 1 for part in parts)
         found = list(gathered(batches, most))
         assert values(found) == values(batches)
-        assert all(memory.cost(part) <= most or part.num_rows <= 1 for part in found)
+        assert all(memory.cost(part) <= most + 8 or part.num_rows <= 1 for part in found)
 
     @given(counts, counts, st.integers(1, 2000))
     def test_both_sides_come_back_whether_they_wait_on_disk_or_not(self, held, passing, most):

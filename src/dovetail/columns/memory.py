@@ -188,7 +188,7 @@ def most_frequent(columns: Sequence[pa.Array[Any]]) -> str | None:
     if not columns or not len(columns[0]):
         return None
     size = len(columns[0])
-    some = pa.array(np.unique(np.linspace(0, size - 1, min(size, _SEEN)).astype(np.int64)))
+    some = np.unique(np.linspace(0, size - 1, min(size, _SEEN)).astype(np.int64))
     values = Counter(zip(*(column.take(some).to_pylist() for column in columns), strict=True))
     (key, count), *_ = values.most_common(1)
     shown = ", ".join(text if len(text) <= 60 else f"{text[:57]}..." for text in map(repr, key))

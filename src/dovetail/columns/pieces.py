@@ -68,6 +68,10 @@ class Spool:
             self._file.close()
         self._file, self._parts = None, []
 
+    def __del__(self) -> None:
+        """Give it back in a task that ends before its time, too."""
+        self.close()
+
 
 def _folder() -> str | None:
     """Where Spark puts what does not fit into memory, one of its folders; the system's own where Spark names none."""
@@ -85,11 +89,11 @@ def portions(rows: pa.RecordBatch, most: int) -> Iterator[pa.RecordBatch]:
     >>> [part.num_rows for part in portions(rows, memory.cost(rows) // 3)]
     [3, 3, 3, 1]
     """
-    parts = min(max(rows.num_rows, 1), -(-memory.cost(rows) // max(most, 1)))
-    if parts <= 1:
+    taken = memory.cost(rows)
+    if taken <= most:
         yield rows
         return
-    step = -(-rows.num_rows // parts)
+    step = max(1, rows.num_rows * most // taken)
     for at in range(0, rows.num_rows, step):
         yield rows.slice(at, step)
 

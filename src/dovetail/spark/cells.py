@@ -122,11 +122,11 @@ class StaticCell:
         most = memory.share()
         for rows in kernel.join_pieces(lambda side: gathered(waiting[side], most)):
             yield self._rows(rows)
-        written = sum(spool.size for spool in waiting.values())
-        rows = sum(spool.rows for spool in waiting.values())
-        for spool in waiting.values():
+        spools = waiting.values()
+        counted = {"rows": sum(spool.rows for spool in spools), "spilled_bytes": sum(spool.size for spool in spools)}
+        for spool in spools:
             spool.close()
-        yield self._counted({**kernel.counters, "rows": rows, "split_cells": 1, "spilled_bytes": written})
+        yield self._counted({**kernel.counters, **counted, "split_cells": 1})
 
     def _slid(self, slices: Slices) -> Iterator[pa.RecordBatch]:
         """The results of a cell whose rows come in slices of time, each to a kernel with the state of the last one."""

@@ -157,7 +157,7 @@ class _Cell:
                 chosen[best.numbers[matches[matches >= 0]]] = True
             if copy.any():
                 own = np.flatnonzero(~copy)
-                left, matches = left.take(pa.array(own)), matches[own]
+                left, matches = left.take(own), matches[own]
             yield from self._out(left, best.rows, matches)
         first = 0
         for right in contest.right_pieces() if answers else ():
@@ -177,7 +177,7 @@ class _Cell:
 
     def _alone(self, right: pa.RecordBatch, alone: Mask) -> Iterator[pa.RecordBatch]:
         if alone.any():
-            out = self.stage.unmatched_right(right.take(pa.array(np.flatnonzero(alone))))
+            out = self.stage.unmatched_right(right.take(np.flatnonzero(alone)))
             self.counts["results"] += out.num_rows
             yield out
 

@@ -44,7 +44,7 @@ class Best:
         taken, places = np.unique(found[hit], return_inverse=True)
         chosen = np.full(found.size, -1, dtype=np.int32)
         chosen[hit] = places
-        return cls(rows.take(pa.array(taken)), numbers[taken], chosen)
+        return cls(rows.take(taken), numbers[taken], chosen)
 
     def against(self, spec: AsofSpec, left: pa.RecordBatch, other: Best) -> Best:
         """What left rows prefer of two choices."""
@@ -151,7 +151,7 @@ class Contest:
             asking = np.flatnonzero(found.chosen < 0 if good is None else (found.chosen < 0) & good)
             if not asking.size:
                 break
-            found = found.completed(asking, self._among([number], left.take(pa.array(asking))))
+            found = found.completed(asking, self._among([number], left.take(asking)))
         return best.against(self.spec, left, found) if nearest else found
 
     def _among(self, numbers: Sequence[int], left: pa.RecordBatch) -> Best:

@@ -44,10 +44,10 @@ def best_in_pieces(spec: BestSpec, rows_of: RowsOf, counters: Counters) -> Itera
         for other in others():
             numbers, found = _of_rows(spec, mine, other, numbers, found, counters)
         if found is not None:
-            chosen = mine.take(pa.array(numbers))
+            chosen = mine.take(numbers)
             yield from _rows(spec, *((chosen, found) if home == 0 else (found, chosen)))
         if spec.keep:
-            alone = mine.take(pa.array(np.setdiff1d(np.arange(mine.num_rows), numbers)))
+            alone = mine.take(np.setdiff1d(np.arange(mine.num_rows), numbers))
             yield from _rows(spec, *((alone, None) if home == 0 else (None, alone)))
 
 
@@ -64,13 +64,13 @@ def _of_rows(
     pairs = best(spec, *((mine, other) if home == 0 else (other, mine)), counters)
     if not pairs[0].size:
         return numbers, found
-    more = other.take(pa.array(pairs[1 - home]))
+    more = other.take(pairs[1 - home])
     if found is None:
         return pairs[home], more
     numbers, rows = np.concatenate([numbers, pairs[home]]), concat([found, more])
-    asking = mine.take(pa.array(numbers))
+    asking = mine.take(numbers)
     kept = best_of_pairs(spec, *((asking, rows) if home == 0 else (rows, asking)), numbers, None, counters)
-    return numbers[kept], rows.take(pa.array(kept))
+    return numbers[kept], rows.take(kept)
 
 
 def _of_keys(
@@ -84,12 +84,12 @@ def _of_keys(
     i, j = best(spec, left, right, counters)
     if not i.size:
         return pairs
-    more = left.take(pa.array(i)), right.take(pa.array(j))
+    more = left.take(i), right.take(j)
     if pairs is None:
         return more
     lefts, rights = (concat([old, new]) for old, new in zip(pairs, more, strict=True))
     groups = encode(spec, lefts, rights)[0].groups
-    kept = pa.array(best_of_pairs(spec, lefts, rights, groups, None, counters))
+    kept = best_of_pairs(spec, lefts, rights, groups, None, counters)
     return lefts.take(kept), rights.take(kept)
 
 
