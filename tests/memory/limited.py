@@ -101,7 +101,9 @@ def main() -> None:
         conf["spark.executor.pyspark.memory"] = given.memory
     if given.data_limit:
         os.environ["TEST_DATA_LIMIT"] = given.data_limit
-        conf["spark.python.worker.module"] = "tests.memory.worker"
+        conf["spark.python.daemon.module"] = "tests.memory.daemon"
+        # What dt.session() chooses for workers that Spark itself limits.
+        conf.setdefault("spark.sql.execution.arrow.maxBytesPerBatch", (int(given.data_limit) << 20) // 32)
     spark = dt.session(master=f"local[{given.cores}]", conf=conf)
     a, b = (spark.read.parquet(f"{given.folder}/{side}") for side in "ab")
     for text in given.joins:

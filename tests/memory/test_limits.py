@@ -9,6 +9,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from . import inputs
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -24,6 +28,50 @@ def run(folder: Path, *joins: str, **limits: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"join"')]
 
 
-def refused_in_words(report: dict[str, Any], join: str) -> bool:
+def is_refused_in_words(report: dict[str, Any]) -> bool:
     said = report.get("failed", "")
-    return said.startswith(f"a cell of {join} ") and "accepted:" in said and "hint:" in said
+    return said.startswith("a cell of dovetail(a,b) ") and "accepted:" in said and "hint:" in said
+
+
+def test_a_key_with_most_rows_is_joined_in_pieces_within_the_limit(tmp_path, spark):
+    """`spark` only says that a JVM is needed: the joins run in a session of their own."""
+    inputs.write(tmp_path, 250_000, 0.9, text=150)
+    theta, asof = run(tmp_path, '{"join": "theta", "sample": false}', "asof", memory="800m")
+    assert theta["digest"] == inputs.of_bands(tmp_path, 0.5, keyed=True)
+    assert asof["digest"] == inputs.of_last(tmp_path)
+    for report in (theta, asof):
+        assert report["metrics"]["split_cells"] == 1
+        assert report["metrics"]["spilled_bytes"] > 250_000 * 150
+        assert report["address_mib"] <= 800
+
+
+@pytest.fixture(scope="module")
+def millions(tmp_path_factory):
+    """Ten million rows, of which one key has nine tenths."""
+    folder = tmp_path_factory.mktemp("millions")
+    inputs.write(folder, 5_000_000, 0.9)
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("join", "oracle"),
+    [
+        ('{"join": "theta"}', lambda folder: inputs.of_bands(folder, 0.5, keyed=True)),
+        ('{"join": "theta", "sample": false}', lambda folder: inputs.of_bands(folder, 0.5, keyed=True)),
+        ('{"join": "asof"}', inputs.of_last),
+        ('{"join": "window", "within": 1}', lambda folder: inputs.of_bands(folder, 0.5, keyed=True, window=1)),
+        ('{"join": "bestmatch"}', inputs.of_nearest),
+    ],
+    ids=["theta", "theta without a sample", "as-of", "window", "best match"],
+)
+def test_a_key_with_nine_tenths_of_ten_million_rows(millions, join, oracle, spark):
+    (report,) = run(millions, join, data_limit="400")
+    assert is_refused_in_words(report) or report["digest"] == oracle(millions)
+
+
+@pytest.mark.slow
+def test_twenty_million_rows(tmp_path, spark):
+    inputs.write(tmp_path, 10_000_000, 0.0)
+    (report,) = run(tmp_path, "band", data_limit="400")
+    assert is_refused_in_words(report) or report["digest"] == inputs.of_bands(tmp_path, 0.5, keyed=False)

@@ -7,6 +7,8 @@ size never ask.
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import sys
 from collections import Counter
@@ -25,7 +27,7 @@ if sys.platform != "win32":
 FLOOR = 16 << 20
 """Rows that take less than this are never too many, and nobody asks how much memory there is."""
 
-LEAST = 1 << 20
+LEAST = 4 << 20
 """Pieces are not smaller than this, however little memory there is."""
 
 _PART = 4
@@ -70,11 +72,17 @@ def room(*, alone: bool = False) -> int:
 
     Of that it gets its part, or all of it if it is taken to be `alone`.
     """
-    # What Arrow has freed and kept counts as taken.
-    pa.default_memory_pool().release_unused()
+    _give_back()
     together = [left for left in (_container(), _machine()) if left is not None]
     found = [*_own(), *(left if alone else left // _cores() for left in together)]
     return max(0, min(found)) if found else sys.maxsize
+
+
+def _give_back() -> None:
+    """Give back what has been freed and kept for later: it would count as taken."""
+    pa.default_memory_pool().release_unused()
+    with contextlib.suppress(OSError, AttributeError):  # only the C library of GNU can
+        ctypes.CDLL(None).malloc_trim(0)
 
 
 def is_short(size: int) -> bool:
