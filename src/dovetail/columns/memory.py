@@ -30,7 +30,7 @@ FLOOR = 16 << 20
 LEAST = 4 << 20
 """Pieces are not smaller than this, however little memory there is."""
 
-_PART = 4
+_PART = 8
 """One side of a join may take this part of what is left: the other side, the search and its results need theirs."""
 
 _EACH = 64
@@ -110,6 +110,8 @@ def _own() -> Iterator[int]:
     if all(most == resource.RLIM_INFINITY for most, _ in soft):
         return
     taken = _read("/proc/self/statm").split()
+    if not taken and sys.platform == "linux":
+        yield 0  # not even enough to read that
     for most, column in soft:
         if most != resource.RLIM_INFINITY and len(taken) > column:
             yield most - int(taken[column]) * os.sysconf("SC_PAGE_SIZE")
@@ -147,7 +149,7 @@ def _named(text: str, name: str) -> int | None:
 def _read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="ascii")
-    except OSError:
+    except (OSError, MemoryError):
         return ""
 
 
