@@ -64,8 +64,7 @@ class Slices:
     >>> for one in slices.ordered(most=200):
     ...     print([(side, rows.column(0).to_pylist()) for side, rows in slices.batches(one)], one.end)
     [(0, [10])] 20
-    [(0, [20])] 25
-    [(0, [30]), (1, [25])] None
+    [(0, [30, 20]), (1, [25])] None
     """
 
     def __init__(self, spans: Callable[[int, pa.RecordBatch], Spans]) -> None:
