@@ -62,6 +62,10 @@ class CheckpointError(DovetailError, RuntimeError):
     """A checkpoint that another join or another version of Dovetail wrote."""
 
 
+class MemoryLimitError(DovetailError, MemoryError):
+    """Rows that must be in the memory of one worker together, and are more than it may hold."""
+
+
 class JobError(DovetailError, ValueError):
     """A job file cannot be read, or asks for something that cannot be done; the message begins with file:line."""
 

@@ -16,10 +16,12 @@ A class need not derive from the protocols below.  ``mypy`` checks each one wher
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 
@@ -59,6 +61,45 @@ class StreamKernel(Protocol):
 
     def wake_at(self) -> int | None:
         """The watermark (microseconds) at which the cell wants a call even without new rows."""
+
+
+@runtime_checkable
+class NamesKeys(Protocol):
+    """A kernel that can say which key a row has, for the message where the rows of a cell are too many."""
+
+    def keys_of(self, side: int, rows: pa.RecordBatch) -> Sequence[pa.Array[Any]]:
+        """The equality keys of new rows of one input; none where the join has none."""
+
+
+@runtime_checkable
+class Slides(Protocol):
+    """A kernel that can take the rows of static inputs in the order of their times, and forgets what lies behind.
+
+    The batch driver asks for it where a cell is more than a worker may hold.  Then it is a stream in windows of time:
+    slice after slice of the rows, and :meth:`passed` after each but the last.
+    """
+
+    @property
+    def slides(self) -> bool:
+        """Whether this one can."""
+
+    def moments(self, side: int, rows: pa.RecordBatch) -> npt.NDArray[np.int64]:
+        """The times of rows of one input; any number for a row without one."""
+
+    def passed(self, time: int) -> None:
+        """Note that no row before `time` is still to come, of any input."""
+
+
+@runtime_checkable
+class Divides(Protocol):
+    """A kernel that can join pieces of static inputs, where all rows of a cell are more than a worker may hold."""
+
+    @property
+    def divides(self) -> bool:
+        """Whether this one can."""
+
+    def join_pieces(self, rows_of: Callable[[int], Iterator[pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
+        """The results; `rows_of` gives the rows that travel as a side, piece by piece, as often as it is called."""
 
 
 class Router(Protocol):

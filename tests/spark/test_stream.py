@@ -12,10 +12,9 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import TimerValues
 
 from dovetail.checkpoints import FORMAT, CheckpointHeader
+from dovetail.columns import memory
 from dovetail.columns.segments import pack, unpack
-from dovetail.errors import (
-    CheckpointError,
-)
+from dovetail.errors import CheckpointError, MemoryLimitError
 from dovetail.family import Changes
 from dovetail.spark.stream import CellProcessor, StoredSegments, opened_on_workers
 
@@ -125,6 +124,43 @@ def test_a_cell_is_called_once_at_a_watermark_and_keeps_its_state(wake, timer):
     assert unpack(out[0].segment).to_pydict() == {"watermark": [7_000]}
     assert set(handle.map.held) == {"1/0/1", "format"}
     assert list(cell.handleExpiredTimer((0,), TimerValues(-1, 7), None)) == []
+
+
+class Keyed(OneWindow):
+    """A kernel that reads all its state and can name the keys of rows."""
+
+    def restore(self, state, watermark):
+        super().restore(state, watermark)
+        self.rows = [state[name] for name in self.old]
+
+    def keys_of(self, side, rows):
+        return [rows.column("x")]
+
+
+def test_a_cell_that_does_not_fit_is_refused_before_it_dies_and_names_its_key(monkeypatch):
+    cell = CellProcessor(lambda: Keyed(7), ("rows",), MARK, "a cell of dovetail(A,B)")
+    cell.init(FakeHandle({}))
+    packed = pack(pa.RecordBatch.from_pydict({"x": [5] * 9 + [1]})).to_pybytes()
+    arrived = [Row(cell=0, side=0, place=0, segment=packed)]
+    monkeypatch.setattr(memory, "FLOOR", 0)
+    monkeypatch.setattr(memory, "room", lambda alone=False: 80)
+    list(cell.handleInputRows((0,), iter(arrived), TimerValues(-1, 0)))
+    monkeypatch.setattr(memory, "room", lambda alone=False: 79)
+    words = "a cell of dovetail\\(A,B\\) does not fit .* 10 rows, 80 bytes; 90 % of them have the key 5"
+    with pytest.raises(MemoryLimitError, match=words) as caught:
+        list(cell.handleInputRows((0,), iter(arrived), TimerValues(-1, 0)))
+    assert "hint: a shorter window" in str(caught.value)
+    assert "shed=" in str(caught.value)
+
+
+def test_stored_rows_that_do_not_fit_are_refused_while_they_are_read(monkeypatch):
+    segment = pack(pa.RecordBatch.from_pydict({"x": list(range(1000))})).to_pybytes()
+    cell = CellProcessor(lambda: Keyed(7), ("rows",), MARK, "a cell of dovetail(A,B)")
+    cell.init(FakeHandle({"0/0/1": segment, "0/0/2": segment, "format": MARK.stored()}))
+    monkeypatch.setattr(memory, "room", lambda alone=False: 12_000)
+    monkeypatch.setattr(memory, "FLOOR", 0)
+    with pytest.raises(MemoryLimitError, match=r"0 rows, 16.* KiB with 16.* KiB of earlier ones"):
+        list(cell.handleExpiredTimer((0,), TimerValues(-1, 7), None))
 
 
 def test_the_driver_opens_a_processor_without_the_package(tmp_path):

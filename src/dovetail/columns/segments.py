@@ -15,6 +15,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dovetail.columns import memory
+
 Routing = TypeVar("Routing")
 
 BLOCK_ROWS = 1 << 20
@@ -173,7 +175,7 @@ def routing_and_rows(
 def blocks(
     batches: Iterable[pa.RecordBatch], *, rows: int = BLOCK_ROWS, size: int = BLOCK_BYTES
 ) -> Iterator[pa.RecordBatch]:
-    """Small batches gathered into large ones, none of them empty.
+    """Small batches gathered into large ones, none of them empty; smaller ones where memory is short.
 
     Examples
     --------
@@ -182,16 +184,20 @@ def blocks(
     [2, 2, 1]
     """
     held: list[pa.RecordBatch] = []
-    held_rows, held_bytes = 0, 0
+    held_rows, held_bytes, taken = 0, 0, 0
+    most: int | None = None
     for batch in batches:
         if batch.num_rows == 0:
             continue
         held.append(batch)
         held_rows += batch.num_rows
         held_bytes += batch.nbytes
-        if held_rows >= rows or held_bytes >= size:
+        taken += memory.cost(batch)
+        if most is None and taken > memory.FLOOR:
+            most = memory.share()
+        if held_rows >= rows or held_bytes >= size or (most is not None and taken > most):
             yield concat(held)
-            held, held_rows, held_bytes = [], 0, 0
+            held, held_rows, held_bytes, taken = [], 0, 0, 0
     if held:
         yield concat(held)
 

@@ -53,6 +53,11 @@ class AsofPlan:
         """Whether rows have to agree on keys."""
         return bool(self.keys)
 
+    @property
+    def splits_cells(self) -> bool:
+        """Whether a cell that is too large for its worker is joined in pieces: not while Spark judges its pairs."""
+        return self.mode == "batch" and not self.spec.judged
+
     def text(self) -> str:
         """The plan as lines of text, most important first."""
         left, right = self.inputs

@@ -116,6 +116,11 @@ class BestPlan:
         # Copies of a row have no numbers of their own, by which a full join recognises pairs that have left.
         return bool(spec.by) or (spec.max_age is None and len(spec.answers) == 1 and bool(cut_axes(spec)))
 
+    @property
+    def splits_cells(self) -> bool:
+        """Whether a cell that is too large for its worker is joined in pieces."""
+        return not self.streams and self.spec.divisible
+
     def text(self) -> str:
         """The plan as lines of text, most important first."""
         lines = [f"best-match join, {'stream' if self.streams else 'batch'}, how={self.spec.how!r}"]

@@ -84,6 +84,15 @@ def inserted(text: str, lines: Sequence[str]) -> str:
     return "\n".join([*given[:at], *lines, *given[at:]])
 
 
+def memory_line(plan: Plan, most: str | None) -> str | None:
+    """What happens to a cell that needs more than a worker may take; None where nothing limits a worker."""
+    if most is None:
+        return None
+    splits = getattr(getattr(plan, "plan", plan), "splits_cells", False)
+    what = "waits on disk and is joined in pieces" if splits else "is refused, in words that name its most frequent key"
+    return f"  memory      a worker may take {most} (spark.executor.pyspark.memory): a cell that needs more {what}"
+
+
 def wide_line(widths: Mapping[str, int], hint: str = "select=[...]") -> str | None:
     """The warning about wide inputs, by their number of columns; None where there are none.
 

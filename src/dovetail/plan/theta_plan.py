@@ -163,6 +163,11 @@ class ThetaPlan:
         """What `how` means for the two inputs."""
         return self.steps[0].kind
 
+    @property
+    def splits_cells(self) -> bool:
+        """Whether a cell that is too large for its worker is joined in pieces; no cell is shuffled in other modes."""
+        return self.mode == "batch" and not all(step.broadcast for step in self.steps)
+
     def text(self) -> str:
         """The plan as lines of text, most important first."""
         lines = [f"theta join, {self._mode_text()}, how={self.kind.how!r}"]

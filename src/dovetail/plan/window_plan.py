@@ -64,6 +64,11 @@ class WindowPlan:
         how = self.asked or self.spec.options.how
         return how if isinstance(how, str) else how.text(self.inputs)
 
+    @property
+    def splits_cells(self) -> bool:
+        """Whether a cell that is too large for its worker is joined slice by slice: static rows, all judged here."""
+        return not self.streams and not self.verdicts and self.spec.options.algorithm == "auto"
+
     def text(self) -> str:
         """The plan as lines of text, most important first."""
         return _text(self)

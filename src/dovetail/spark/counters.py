@@ -15,6 +15,7 @@ from pyspark.sql import Column, Observation
 from pyspark.sql import functions as F
 
 from dovetail.columns.layout import COUNTERS
+from dovetail.columns.memory import in_words
 from dovetail.errors import ArgumentError
 
 _RUNNING = "task_"
@@ -107,6 +108,22 @@ def balance_lines(counts: Mapping[str, Any]) -> list[str]:
         sent = counts["rows_in"] + counts["copies"]
         lines.append(f"sent        {sent:,} rows for {counts['rows_in']:,}: {sent / counts['rows_in']:.2f} x")
     return lines
+
+
+def split_lines(counts: Mapping[str, Any]) -> list[str]:
+    """How many cells were too large for their workers, as lines of a plan; none where all of them fitted.
+
+    Examples
+    --------
+    >>> split_lines({"split_cells": 2, "spilled_bytes": 3 << 20})
+    ['memory      2 cells joined in pieces, 3 MiB on disk meanwhile']
+    >>> split_lines({"split_cells": 0, "spilled_bytes": 0})
+    []
+    """
+    if not counts.get("split_cells"):
+        return []
+    cells, size = counts["split_cells"], in_words(counts["spilled_bytes"])
+    return [f"memory      {cells:,} cell{'s' if cells > 1 else ''} joined in pieces, {size} on disk meanwhile"]
 
 
 _STATES = ("held_rows", "held_bytes", "state_bytes", "throttle", "harvest_", "scout_rows", "scout_bytes")

@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dovetail.columns.layout import POINT_PAYLOAD
+from dovetail.columns.memory import width
 from dovetail.columns.structs import Nested, nullable
 from dovetail.conditions.names import quoted
 from dovetail.errors import ArgumentError, UnknownNameError, UnsupportedTypeError, listing, unknown_column
@@ -61,8 +62,7 @@ class Side:
 
     def width(self) -> int:
         """About how many bytes a row takes; strings and nested values are guessed, since only rows could tell."""
-        kinds = self.arrow_types()
-        return sum(kind.bit_width // 8 if pa.types.is_primitive(kind) else 64 for kind in kinds)
+        return width(self.arrow_types())
 
     def structs(self, prefix: str, *, present: str | None = None) -> list[str]:
         """The inverse of :meth:`payload_columns`: one struct column per alias, NULL where not `present`."""

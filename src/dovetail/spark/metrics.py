@@ -33,7 +33,7 @@ from dovetail.spark.counters import added_up, fullest, named_sums, observed, rea
 from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.ledger import Ledger, Stage, tapped
 from dovetail.spark.routing import arrow_function
-from dovetail.spark.runtime.versions import OBSERVES_AGAIN, apply_by_group
+from dovetail.spark.runtime.versions import OBSERVES_AGAIN, ArrowFunction, apply_by_group
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -101,8 +101,13 @@ class Recorder:
             [*(fields[:-1] if shape is None else nested_fields(fields, shape, whole=by_ledger)), *counters]
             for fields in flat
         )
-        rows = restored(_applied(inputs, stage, T.StructType(sent), by), wanted)
+        rows = restored(_applied(inputs, arrow_function(stage, self.cell), T.StructType(sent), by), wanted)
         return rows if by_ledger else self.counted(rows)
+
+    @property
+    def cell(self) -> str:
+        """One of the cells of this step, in words."""
+        return f"a cell of {self.name}"
 
     @property
     def among_rows(self) -> bool:
@@ -176,10 +181,10 @@ def nesting(stage: Stage, shape: Sequence[Nested], certain: Collection[str] | No
     return run
 
 
-def _applied(inputs: DataFrame, stage: Stage, schema: T.StructType, by: str | None) -> DataFrame:
+def _applied(inputs: DataFrame, function: ArrowFunction, schema: T.StructType, by: str | None) -> DataFrame:
     if by is None:
-        return inputs.mapInArrow(arrow_function(stage), schema)
-    return apply_by_group(inputs, by, arrow_function(stage), schema)
+        return inputs.mapInArrow(function, schema)
+    return apply_by_group(inputs, by, function, schema)
 
 
 @dataclass(frozen=True)
@@ -295,6 +300,9 @@ def metrics(frame: DataFrame | StreamingQuery, *, timeout: float = 10.0) -> dict
     ``rows_in``, ``copies``
         Of a theta or an as-of join: the rows that had a cell to go to, and how many times one of them went to a further
         cell.  Of a broadcast theta join, all rows of the small side in every task.
+    ``split_cells``, ``spilled_bytes``
+        Of theta and as-of joins: cells that were more than a worker may hold and were joined in pieces, and the bytes
+        that waited on disk meanwhile.
     ``predicted_results``, ``predicted_low``, ``predicted_high``, ``predicted_core_seconds``
         What ``explain(frame, sample=True)`` predicted, if it was called: rows of the result, the ends of their interval
         of 95 %, and the work of all cores.

@@ -80,11 +80,13 @@ def carried_by_first_rows(value: Column) -> Column:
     return F.when(first, value).alias(layout.ROUTING)
 
 
-def arrow_function(stage: Callable[..., Iterator[pa.RecordBatch]]) -> ArrowFunction:
-    """A stage as the plain function that mapInArrow wants."""
+def arrow_function(
+    stage: Callable[..., Iterator[pa.RecordBatch]], what: str = "sending rows to their cells"
+) -> ArrowFunction:
+    """A stage as the plain function that mapInArrow wants; `what` names it in messages."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        with plain_refusals():
+        with plain_refusals(what):
             yield from stage(batches)
         settle(type(stage).__name__)
 

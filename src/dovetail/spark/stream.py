@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -24,14 +25,14 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from dovetail.checkpoints import HEADER, SEGMENTS_STATE, CheckpointHeader
 from dovetail.columns.layout import ARRIVAL, COUNTERS, SEGMENT, SIDE, STREAM_CELL, STREAM_COLUMNS
-from dovetail.columns.segments import binary_column, blocks, cast_columns, nulls, pack, unpack
+from dovetail.columns.segments import binary_column, blocks, cast_columns, pack, unpack
 from dovetail.columns.structs import Nested, nest
 from dovetail.errors import SetupError
 from dovetail.family import Router, StreamKernel
 from dovetail.inventory import StateLayout
 from dovetail.spark.carriers import arrow_type, carried_fields, restored
+from dovetail.spark.cells import StaticCell, check_room
 from dovetail.spark.frames import nested_fields, never_null
-from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Recorder
 from dovetail.spark.routing import arrow_function
 from dovetail.spark.runtime.versions import together, transform_with_state
@@ -110,10 +111,17 @@ class CellProcessor(StatefulProcessor):
     Spark calls it once for each cell with new rows, and once when the watermark passes the cell's timer.
     """
 
-    def __init__(self, make: Callable[[], StreamKernel], metrics: tuple[str, ...], mark: CheckpointHeader) -> None:
+    def __init__(
+        self,
+        make: Callable[[], StreamKernel],
+        metrics: tuple[str, ...],
+        mark: CheckpointHeader,
+        what: str = "a cell of a join",
+    ) -> None:
         self._make = make
         self._metrics = metrics
         self._mark = mark
+        self._what = what
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Called by Spark before the first cell of a task."""
@@ -129,7 +137,7 @@ class CellProcessor(StatefulProcessor):
         """Called by Spark with the new segments of a cell."""
         arrived = sorted(rows, key=lambda row: (row[ARRIVAL], row[SIDE]))
         self._called.add(key)
-        with plain_refusals():
+        with plain_refusals(self._what):
             yield from self._run(key, [(row[SIDE], unpack(bytes(row[SEGMENT]))) for row in arrived], timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802
@@ -137,7 +145,7 @@ class CellProcessor(StatefulProcessor):
         # One call at a watermark does it all, and counts what the cell holds once.
         if key not in self._called:
             self._called.add(key)
-            with plain_refusals():
+            with plain_refusals(self._what):
                 yield from self._run(key, [], timerValues)
 
     def close(self) -> None:
@@ -149,7 +157,8 @@ class CellProcessor(StatefulProcessor):
         if hasattr(kernel, "cell"):
             kernel.cell = int(key[0])
         watermark = timer_values.getCurrentWatermarkInMs() if timer_values is not None else -1
-        stored = StoredSegments(self._segments, self._mark)
+        stored = StoredSegments(self._segments, self._mark, partial(check_room, self._what, kernel, segments))
+        stored.check(0)
         kernel.restore(stored, watermark * 1000 if watermark is not None and watermark > 0 else None)
         for side, rows in segments:
             kernel.push(side, rows)
@@ -211,10 +220,15 @@ def opened_on_workers(cell: CellProcessor) -> StatefulProcessor:
 
 
 class StoredSegments(Mapping[str, pa.RecordBatch]):
-    """The stored segments of a cell by name, each read when a kernel asks for it: it may know most of them already."""
+    """The stored segments of a cell by name, each read when a kernel asks for it: it may know most of them already.
 
-    def __init__(self, segments: Any, mark: CheckpointHeader) -> None:
+    `check` is told how many bytes have been read, and refuses what does not fit.
+    """
+
+    def __init__(self, segments: Any, mark: CheckpointHeader, check: Callable[[int], None] = lambda size: None) -> None:
         self._segments = segments
+        self._read = 0
+        self.check = check
         self._names: list[str] | None = None
         # Before anything is opened: another format may not be Arrow at all.
         self.header: bytes | None = None
@@ -239,7 +253,10 @@ class StoredSegments(Mapping[str, pa.RecordBatch]):
     def __getitem__(self, name: str) -> pa.RecordBatch:
         if name not in self:
             raise KeyError(name)
-        return unpack(bytes(self._segments.getValue((name,))[0]))
+        segment = bytes(self._segments.getValue((name,))[0])
+        self._read += len(segment)
+        self.check(self._read)
+        return unpack(segment)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._stored_names())
@@ -309,11 +326,11 @@ def run_kernel(
     if not recorder.streaming:
         all_rows = together(all_rows, STREAM_CELL, partitions)
         schema = T.StructType([*fields, T.StructField(COUNTERS, T.ArrayType(T.LongType()))])
-        stage = _static_cell(make, recorder.names, types, schema.names)
+        stage = StaticCell(make, recorder.names, recorder.cell, types, tuple(schema.names))
         return recorder.run(all_rows, stage, schema, by=STREAM_CELL, shape=shape)
     _check_store(all_rows)
     recorder.header = CheckpointHeader.of(join, layout)
-    processor = opened_on_workers(CellProcessor(make, recorder.names, recorder.header))
+    processor = opened_on_workers(CellProcessor(make, recorder.names, recorder.header, recorder.cell))
     time_mode = "EventTime" if event_time else "None"
     results = transform_with_state(all_rows, STREAM_CELL, processor, PACKED_RESULTS, time_mode)
     sent, wanted = (
@@ -322,34 +339,6 @@ def run_kernel(
     )
     unpacking = arrow_function(UnpackRows(types, shape, never_null(fields)))
     return restored(recorder.counted(results).mapInArrow(unpacking, T.StructType(sent)), wanted)
-
-
-def _static_cell(
-    make: Callable[[], StreamKernel], metrics: tuple[str, ...], types: tuple[pa.DataType, ...], names: list[str]
-) -> Stage:
-    """The same kernel on static inputs, as a stream whose rows all arrive at once: its rows, then its counters.
-
-    Rows leave as rows, not packed: nothing has to carry or store them.
-    """
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        kernel = make()
-        kernel.restore({}, None)
-        arrived: list[tuple[int, int, Any]] = []
-        for batch in batches:
-            arrivals, sides = batch.column(ARRIVAL).to_numpy(), batch.column(SIDE).to_numpy()
-            arrived.extend(zip(arrivals.tolist(), sides.tolist(), batch.column(SEGMENT), strict=True))
-        for _, side, segment in sorted(arrived, key=lambda arrival: arrival[:2]):
-            kernel.push(side, unpack(segment.as_buffer()))
-        kernel.end()
-        for rows in kernel.results():
-            no_counters = pa.nulls(rows.num_rows, pa.list_(pa.int64()))
-            yield pa.RecordBatch.from_arrays([*cast_columns(rows.columns, types), no_counters], names=names)
-        counters = pa.array([[kernel.counters[name] for name in metrics]], pa.list_(pa.int64()))
-        no_values = [nulls(1, kind) for kind in types]
-        yield pa.RecordBatch.from_arrays([*no_values, counters], names=names)
-
-    return run
 
 
 def _check_store(frame: DataFrame) -> None:

@@ -40,6 +40,9 @@ BUCKETS = 1024
 CELL_ROWS = 1 << 21
 """Rows of both sides that a cell should not exceed by much."""
 
+CELL_BYTES = 256 << 20
+"""Bytes that a cell should not exceed by much, as far as the schema tells: wide rows make smaller cells."""
+
 _HEAVY = 1.5
 """A bucket is cut where it weighs this many times the average cell."""
 

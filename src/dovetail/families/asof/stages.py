@@ -22,6 +22,7 @@ from dovetail.columns.partition import group_rows_by_cell, shuffle_batch
 from dovetail.columns.sampling import DENSE, SPARSE
 from dovetail.columns.segments import binary_column, blocks, concat, routing_and_rows
 from dovetail.conditions.comparison import Kind
+from dovetail.families.asof import router
 from dovetail.families.asof.compiled import Index
 from dovetail.families.asof.encode import KeyNumbers, hashes_of, key_columns, routing_codes, time_codes, usable
 from dovetail.families.asof.kernel import last_of_runs
@@ -38,6 +39,8 @@ class FitStage:
 
     time: Kind
     partitions: int
+    width: int = 8
+    """Bytes of a row of the wider side, as far as the schema tells."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once, in a single task."""
@@ -50,7 +53,10 @@ class FitStage:
             hashes, codes = hashes_of(columns[2:-1], rows.num_rows), routing_codes(columns[-1], self.time)
             # Cells are cut by weight, so a sample that thins out in long tasks needs no evening out.
             weights = np.where(columns[1].to_numpy(zero_copy_only=False), float(SPARSE), float(DENSE))
-            routing = fit(hashes, codes, weights, keyed=keyed, partitions=self.partitions)
+            routing = fit(
+                hashes, codes, weights, keyed=keyed, partitions=self.partitions,
+                cell_rows=min(router.CELL_ROWS, max(1, router.CELL_BYTES // max(self.width, 1))),
+            )  # fmt: skip
         else:
             routing = without_sample(False, self.partitions)
         yield pa.RecordBatch.from_arrays([binary_column([routing.to_buffer()])], names=[FITTED])

@@ -42,7 +42,7 @@ from dovetail.columns.held import HeldSegments, on_time
 from dovetail.columns.layout import COUNTERS
 from dovetail.columns.segments import concat, in_utc
 from dovetail.families.asof.compiled import RowNumbers, last_before
-from dovetail.families.asof.encode import time_codes, usable
+from dovetail.families.asof.encode import Column, key_columns, time_codes, usable
 from dovetail.families.asof.join_stages import PairStage
 from dovetail.families.asof.kernel import RightIndex
 from dovetail.families.asof.spec import LEFT, RIGHT
@@ -76,6 +76,10 @@ class AsofKernel:
         """Restore the state of the last call."""
         self._watermark = watermark
         self.held.restore(state)
+
+    def keys_of(self, side: int, rows: pa.RecordBatch) -> list[Column]:
+        """The equality keys of rows."""
+        return key_columns(self.spec, rows, side)
 
     def push(self, side: int, rows: pa.RecordBatch) -> None:
         """Take in new rows; those before the watermark are late, and dropped."""
@@ -150,7 +154,7 @@ class AsofKernel:
         if left.num_rows == 0:
             return
         self.counters["matched"] += int(np.count_nonzero(matches >= 0))
-        out = self.stage.rows_out(left, index, matches)
+        out = self.stage.rows_out(left, None if index is None else index.rows, matches)
         if out is not None:
             self.counters["results"] += out.num_rows
             yield out.drop_columns([COUNTERS])

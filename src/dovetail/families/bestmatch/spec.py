@@ -206,6 +206,16 @@ class BestSpec:
         """Whether costs alone decide which pairs are beaten."""
         return not (self.sets or self.judges or self.candidates)
 
+    @property
+    def divisible(self) -> bool:
+        """Whether the best pairs can be found piece by piece: where costs alone decide, and rows of one side answer.
+
+        In a full join both sides answer; functions and sets compare all candidates of a row; and where pairs leave with
+        their keys, another stage compares them.
+        """
+        alone = self.order is None and self.max_age is None and self.memory is None
+        return alone and self.pruned and not self.both_answer and not self.wide
+
     def without_stream(self) -> BestSpec:
         """The same join of rows that are all there."""
         return replace(self, order=None, disorder=None, max_age=None, every=None)

@@ -38,6 +38,7 @@ from dovetail.families.bestmatch.outputs import (
     wide_names,
 )
 from dovetail.families.bestmatch.paper.pages import join_pages
+from dovetail.families.bestmatch.pieces import RowsOf, best_in_pieces
 from dovetail.families.bestmatch.router import COPY
 from dovetail.families.bestmatch.spec import BestSpec, Counters
 from dovetail.families.bestmatch.windows import Window
@@ -81,6 +82,11 @@ class BestKernel:
         if _BEST in state:
             self._best = state[_BEST]
 
+    def keys_of(self, side: int, rows: pa.RecordBatch) -> list[pa.Array[Any]]:
+        """The equality keys of rows."""
+        first = self.spec.payload[side % COPY]
+        return rows.columns[first : first + len(self.spec.by)]
+
     def push(self, side: int, rows: pa.RecordBatch) -> None:
         """Take in new rows; drop late ones, and rows that can match nothing and are not to be kept."""
         own, side = side < COPY, side % COPY
@@ -120,6 +126,21 @@ class BestKernel:
         for window in self._windows:
             self.counters["held_rows"] += window.rows.num_rows if window.rows is not None else 0
             self.counters["held_bytes"] += window.rows.nbytes if window.rows is not None else 0
+
+    @property
+    def divides(self) -> bool:
+        """Whether static rows may come in pieces."""
+        return self.spec.divisible
+
+    def join_pieces(self, rows_of: RowsOf) -> Iterator[pa.RecordBatch]:
+        """The results of static rows that come in pieces."""
+        started = time.perf_counter_ns()
+        for rows in best_in_pieces(self.spec, rows_of, self._counters):
+            self.counters["results"] += rows.num_rows
+            yield rows
+        self.counters["kernel_us"] += (time.perf_counter_ns() - started) // 1000
+        for name in ("comparisons", "candidates"):
+            self.counters[name] += getattr(self._counters, name)
 
     def changes(self) -> Changes:
         """Segments to store and names to forget."""

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
+from dovetail.columns import memory
 from dovetail.columns.broadcast import broadcast_blocks
 from dovetail.columns.codes import Mask
 from dovetail.columns.layout import (
@@ -38,22 +39,28 @@ from dovetail.columns.layout import (
     VERDICT,
     columns_of,
 )
+from dovetail.columns.pieces import Pieces
 from dovetail.columns.segments import cast_columns, concat, nulls, take_unchecked, unpack
 from dovetail.conditions.join_kind import JoinKind
 from dovetail.families.theta.fitting import OUTPUT_COST
 from dovetail.families.theta.kernel import Counters, Index
 from dovetail.families.theta.key_pairs import find_matched, find_pairs
+from dovetail.families.theta.pieces import Meetings
 from dovetail.families.theta.spec import BOXES, POINTS
 from dovetail.families.theta.stages import Stage
 
 METRICS = (
     "rows_points", "rows_boxes", "comparisons", "candidates", "kernel_us", "cells", "results", "copies",
-    "task_rows", "task_pairs", "task_load",
+    "task_rows", "task_pairs", "task_load", "split_cells", "spilled_bytes",
 )  # fmt: skip
 """The counters of a cell, in the order in which they leave a task; the task_ ones are running totals of the task."""
 
 JOIN_ROWS = 1 << 20
-"""Boxes joined at a time: a cell holds all its points, and its boxes pass through in pieces of this size."""
+"""Boxes joined at a time: a cell holds all its points, and its boxes pass through in pieces of this size.
+
+Where the points are more than memory can hold, they come in pieces, too (:mod:`dovetail.columns.pieces`), and the boxes
+pass by each of them.
+"""
 
 
 @dataclass
@@ -136,10 +143,23 @@ class PairStage(Stage):
                 has_match[i] = True
             yield i, j
 
+    def joined(
+        self, points: pa.RecordBatch, boxes: pa.RecordBatch, i: Index, j: Index, cell: int, first: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        """Joined rows, in several batches where rows are wide."""
+        for part in memory.at_once(i.size, points, boxes):
+            yield self.rows_out(points, boxes, i[part], j[part], cell, first)
+
     def rows_out(
-        self, points: pa.RecordBatch, boxes: pa.RecordBatch | None, i: Index, j: Index | None, cell: int
+        self,
+        points: pa.RecordBatch,
+        boxes: pa.RecordBatch | None,
+        i: Index,
+        j: Index | None,
+        cell: int,
+        first: int = 0,
     ) -> pa.RecordBatch:
-        """Joined rows; `j` None leaves the box side NULL."""
+        """Joined rows; `j` None leaves the box side NULL, and `first` is the number of the first point in its cell."""
         left = take_unchecked(points.select(range(self.payload[POINTS])), i)
         columns = cast_columns(left.columns, self.point_types)
         if self.lists_pairs:
@@ -152,11 +172,13 @@ class PairStage(Stage):
             if self.kind.outer or self.candidates:
                 columns.append(pa.array(np.full(i.size, j is not None)))
         if self.candidates:
-            columns += [pa.array(np.full(i.size, cell), pa.int32()), pa.array(i)]
+            columns += [pa.array(np.full(i.size, cell), pa.int32()), pa.array(i + first if first else i)]
         columns.append(pa.nulls(i.size, pa.list_(pa.int64())))
         return pa.RecordBatch.from_arrays(columns, names=[*(name for name, _ in self.output()), COUNTERS])
 
-    def rows_at_end(self, points: pa.RecordBatch, has_match: Mask, cell: int) -> Iterator[pa.RecordBatch]:
+    def rows_at_end(
+        self, points: pa.RecordBatch, has_match: Mask, cell: int, first: int = 0
+    ) -> Iterator[pa.RecordBatch]:
         """What leaves once every box of a cell has been seen: the unmatched points, or those of a semi join."""
         if self.candidates:
             chosen = np.arange(points.num_rows)
@@ -167,7 +189,7 @@ class PairStage(Stage):
         else:
             return
         if chosen.size:
-            yield self.rows_out(points, None, chosen, None, cell)
+            yield self.rows_out(points, None, chosen, None, cell, first)
 
     def counts(self, values: list[int]) -> pa.RecordBatch:
         """The counters of a cell as a row of their own."""
@@ -200,58 +222,91 @@ class _Cell:
 
     stage: JoinStage
     number: int = -1
-    points: list[pa.RecordBatch] = field(default_factory=list)
+    points: Pieces = field(default_factory=Pieces)
     boxes: list[pa.RecordBatch] = field(default_factory=list)
     counters: Counters = field(default_factory=Counters)
+    waiting: tuple[int, int] = (0, 0)
+    """Rows of the boxes that wait, and what they take."""
     box_rows: int = 0
     copies: int = 0
     results: int = 0
+    spilled: int = 0
     nanoseconds: int = 0
     has_match: Mask = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
 
     def push(self, number: int, turn: int, segment: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         self.number = number
         if turn == 0:
-            self.points.append(segment)
+            self.points.hold(segment)
+            return
+        self.box_rows += segment.num_rows
+        if self.points.split:
+            self.points.let_pass(segment)
             return
         self.boxes.append(segment)
-        self.box_rows += segment.num_rows
-        if sum(b.num_rows for b in self.boxes) >= JOIN_ROWS:
+        rows, taken = self.waiting
+        self.waiting = rows, taken = rows + segment.num_rows, taken + memory.cost(segment)
+        if rows >= JOIN_ROWS or (taken > memory.FLOOR and taken > self.points.limit()):
             yield from self._join()
 
     def _join(self) -> Iterator[pa.RecordBatch]:
-        if len(self.points) != 1:
-            self.points = [concat(self.points)] if self.points else []
-        if self.points and self.boxes:
-            points, boxes = self.points[0], concat(self.boxes)
+        """Join the boxes that wait with all points, of a cell that is not split."""
+        if self.points.held and self.boxes:
+            points, boxes = self.points.whole(), concat(self.boxes)
             if self.has_match.size == 0:
                 self.has_match = np.zeros(points.num_rows, dtype=np.bool_)
-            began = time.perf_counter_ns()
-            for i, j in self.stage.find(points, boxes, self.counters, self.has_match):
-                out = self.stage.rows_out(points, boxes, i, j, self.number)
+            yield from self._pairs(points, boxes, self.has_match)
+        self.boxes, self.waiting = [], (0, 0)
+
+    def _pairs(
+        self, points: pa.RecordBatch, boxes: pa.RecordBatch, has_match: Mask, first: int = 0
+    ) -> Iterator[pa.RecordBatch]:
+        began = time.perf_counter_ns()
+        for i, j in self.stage.find(points, boxes, self.counters, has_match):
+            for out in self.stage.joined(points, boxes, i, j, self.number, first):
                 self.results += out.num_rows
                 self.nanoseconds += time.perf_counter_ns() - began
                 yield out
                 began = time.perf_counter_ns()
-            self.nanoseconds += time.perf_counter_ns() - began
-        self.boxes = []
+        self.nanoseconds += time.perf_counter_ns() - began
+
+    def _in_pieces(self) -> Iterator[pa.RecordBatch]:
+        """Join a split cell: each piece of its points with the pieces of its boxes that reach it.
+
+        A pair lies in one piece of each, so it comes once; and a point is in one piece, so that knows its matches.
+        """
+        first = 0
+        meetings = Meetings(self.stage, self.points)
+        for points, reaching in meetings:
+            has_match = np.zeros(points.num_rows, dtype=np.bool_)
+            for boxes in reaching:
+                yield from self._pairs(points, boxes, has_match, first)
+            yield from self._ended(points, has_match, first)
+            first += points.num_rows
+        self.spilled = self.points.spilled + meetings.spilled
+
+    def _ended(self, points: pa.RecordBatch, has_match: Mask, first: int = 0) -> Iterator[pa.RecordBatch]:
+        for out in self.stage.rows_at_end(points, has_match, self.number, first):
+            self.results += out.num_rows
+            yield out
 
     def finish(self, load: TaskLoad) -> Iterator[pa.RecordBatch]:
-        yield from self._join()
-        point_rows = 0
-        if self.points:
-            points = self.points[0]
-            point_rows = points.num_rows
-            has_match = self.has_match if self.has_match.size else np.zeros(point_rows, dtype=np.bool_)
-            for out in self.stage.rows_at_end(points, has_match, self.number):
-                self.results += out.num_rows
-                yield out
+        if self.points.split:
+            yield from self._in_pieces()
+        else:
+            yield from self._join()
+            if self.points.held:
+                points = self.points.whole()
+                has_match = self.has_match if self.has_match.size else np.zeros(points.num_rows, dtype=np.bool_)
+                yield from self._ended(points, has_match)
+        point_rows = self.points.held_rows
         load.rows += point_rows + self.box_rows
         load.pairs += self.counters.results
         yield self.stage.counts(
             [
                 point_rows, self.box_rows, self.counters.comparisons, self.counters.results,
                 self.nanoseconds // 1000, 1, self.results, self.copies, load.rows, load.pairs, load.load,
+                int(self.points.split), self.spilled,
             ]
         )  # fmt: skip
 
@@ -278,11 +333,11 @@ class BroadcastStage(PairStage):
             has_match = np.zeros(block.num_rows, dtype=np.bool_)
             if boxes is not None:
                 for i, j in self.find(block, boxes, counters, has_match):
-                    out = self.rows_out(block, boxes, i, j, number)
-                    spent += time.perf_counter_ns() - began
-                    results += out.num_rows
-                    yield out
-                    began = time.perf_counter_ns()
+                    for out in self.joined(block, boxes, i, j, number):
+                        spent += time.perf_counter_ns() - began
+                        results += out.num_rows
+                        yield out
+                        began = time.perf_counter_ns()
             spent += time.perf_counter_ns() - began
             for out in self.rows_at_end(block, has_match, number):
                 results += out.num_rows
@@ -292,7 +347,7 @@ class BroadcastStage(PairStage):
             counted = [point_rows, box_rows, counters.comparisons, counters.results, spent // 1000, 1]
             load = TaskLoad(point_rows + box_rows, counters.results)
             # The small side is sent to every task.
-            yield self.counts([*counted, results, box_rows, load.rows, load.pairs, load.load])
+            yield self.counts([*counted, results, box_rows, load.rows, load.pairs, load.load, 0, 0])
 
 
 @dataclass(frozen=True)

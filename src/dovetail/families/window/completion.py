@@ -86,8 +86,9 @@ class CompletingKernel(WindowJoinKernel):
         """Matches of all inputs that need a new row, then what the matches give that are closed now."""
         roles = self.spec.roles
         assert roles is not None
-        # Where every window closes in this call, the matches that are closed are all there are.
-        at_once = not roles.filtering and not self._ended
+        # Where every window closes in this call and none has before, the matches that are closed are all there are.
+        begun = any(time is not None for time in self._state.max_times)
+        at_once = not roles.filtering and (begun or not self._ended)
         if at_once:
             yield from super()._find_matches(new, stored)
         before = self._closing(self._watermarks_before)

@@ -51,6 +51,11 @@ def candidate_columns(spec: WindowJoinSpec) -> list[tuple[str, pa.DataType]]:
 class CandidateKernel(CompletingKernel):
     """The kernel of one cell of static inputs: every candidate, for Spark to judge."""
 
+    @property
+    def slides(self) -> bool:
+        """Not in the order of time: Spark judges the candidates of a cell together."""
+        return False
+
     def results(self) -> Iterator[pa.RecordBatch]:
         """Blocks of matches and of rows that may complete them, then the rows of kept inputs."""
         spec = self.spec

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 from cachetools import LRUCache
 
+from dovetail.columns import memory
 from dovetail.columns.codes import Mask
 from dovetail.columns.segments import concat
 from dovetail.families.window.encode import Index
@@ -28,6 +29,8 @@ from dovetail.family import Changes
 
 CACHE_BYTES = 256 << 20
 """What a worker remembers of segments it has seen."""
+_REMEMBERED = 8
+"""Where its memory is limited, a worker remembers segments in this part of it."""
 SMALL = 1 << 15
 """Rows below which segments of neighbouring slices are kept together."""
 MANY = 8
@@ -54,6 +57,13 @@ class SegmentCache(LRUCache[str, IndexedSegment]):
     def __init__(self, limit: int = CACHE_BYTES) -> None:
         # A segment beyond the limit is kept alone: reading it again in every micro-batch would take longest of all.
         super().__init__(limit, getsizeof=lambda segment: min(segment.rows.nbytes, limit))
+
+    def __setitem__(self, name: str, segment: IndexedSegment) -> None:
+        # A worker that is limited after this process has been forked remembers less.
+        most = memory.limit()
+        while most is not None and self and self.currsize + segment.rows.nbytes > most // _REMEMBERED:
+            self.popitem()
+        super().__setitem__(name, segment)
 
 
 CACHE = SegmentCache()

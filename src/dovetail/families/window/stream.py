@@ -22,9 +22,10 @@ import numpy as np
 import pyarrow as pa
 
 from dovetail.columns.codes import Mask
+from dovetail.columns.encode import Keys
 from dovetail.columns.layout import MAX_TIME_HEADER
 from dovetail.columns.segments import concat
-from dovetail.families.window.encode import Index, time_codes, usable_rows
+from dovetail.families.window.encode import Index, key_arrays, time_codes, usable_rows
 from dovetail.families.window.eviction import NEVER, expiry_of, watermarks_of
 from dovetail.families.window.indexes import IndexedInput, IndexedSegment, PartialMatches
 from dovetail.families.window.kernel import CHUNK, Search
@@ -79,6 +80,25 @@ class WindowJoinKernel:
         self._arrival_order: list[tuple[int, int]] = []
         self._max_times: list[int | None] = list(self._state.max_times)
         self._ended = False
+
+    def keys_of(self, side: int, rows: pa.RecordBatch) -> Keys:
+        """The equality keys of rows."""
+        keys = key_arrays(self.spec, side, rows)
+        return [keys[equal.members[side]] for equal in self.spec.classes]
+
+    @property
+    def slides(self) -> bool:
+        """Whether static rows may come in the order of time: the paper's algorithms want them all."""
+        return self.spec.options.algorithm == "auto"
+
+    def moments(self, side: int, rows: pa.RecordBatch) -> Index:
+        """The times of rows."""
+        return time_codes(rows.column(self.spec.times[side]))
+
+    def passed(self, time: int) -> None:
+        """Note that no input will have a row before `time` any more."""
+        for side in self.spec.sides:
+            self._advance(side, time)
 
     def push(self, side: int, rows: pa.RecordBatch) -> None:
         """Take in new rows, or a header that says how far an input has come."""

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dovetail.columns.layout import COUNTERS, HAS_MATCH, KEY, PAYLOADS, POINT_PAYLOAD, VERDICT
+from dovetail.columns.memory import width
 from dovetail.columns.structs import Nested, nest
 from dovetail.conditions.comparison import KeyType
 from dovetail.conditions.forms import Predicate, Term
@@ -248,7 +249,9 @@ def _shuffled(flat: _Flat, recorder: Recorder) -> DataFrame:
     plan = flat.plan
     sampling = None
     if plan.sampled:
-        sampling = Sampling(FitStage(plan.time.kind, plan.shuffle_partitions), (flat.keys(LEFT), flat.keys(RIGHT)))
+        widest = max(width(types) for types in flat.spec.types)
+        fit = FitStage(plan.time.kind, plan.shuffle_partitions, widest)
+        sampling = Sampling(fit, (flat.keys(LEFT), flat.keys(RIGHT)))
     routed = Routed(
         route=partial(RouteStage, flat.spec),
         without_sample=without_sample(plan.keyed, plan.shuffle_partitions).to_buffer().to_pybytes(),

@@ -33,6 +33,7 @@ from dovetail.families.bestmatch.stream_recent import RecentKernel
 from dovetail.family import StreamKernel
 from dovetail.plan.bestmatch import BestPlan
 from dovetail.spark.carriers import arrowed, carried_fields, restored
+from dovetail.spark.cells import SPLIT_METRICS
 from dovetail.spark.frames import Side, identity, with_structs
 from dovetail.spark.keys import hash_column, key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach
@@ -57,7 +58,8 @@ def best_frame(frames: Mapping[str, DataFrame], plan: BestPlan) -> DataFrame:
         packed.append(sent.mapInArrow(arrow_function(stage), PACKED_ROWS))
     make: Callable[[], StreamKernel] = partial(RecentKernel if spec.max_age is not None else BestKernel, spec)
     handle = Handle(plan)
-    recorder = Recorder(f"dovetail({','.join(plan.inputs)})", plan.partitions, streaming=streaming, names=METRICS)
+    names = METRICS if streaming else METRICS + SPLIT_METRICS
+    recorder = Recorder(f"dovetail({','.join(plan.inputs)})", plan.partitions, streaming=streaming, names=names)
     handle.recorders.append(recorder)
     event_time = spec.disorder == "watermark" or spec.max_age is not None
     fields = _fields(spec, sides, flat)

@@ -24,6 +24,7 @@ from dovetail.families.window.undecided import DECISIONS, DecisionKernel, Undeci
 from dovetail.plan.window import InputColumns
 from dovetail.plan.window_plan import WindowPlan
 from dovetail.spark.carriers import arrow_type, arrowed, carried_fields, restored
+from dovetail.spark.cells import SPLIT_METRICS
 from dovetail.spark.frames import (
     Side,
     conjunction,
@@ -60,6 +61,8 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
     packed = [_packed(sides[alias], router(spec, at), streaming=streaming) for at, alias in enumerate(plan.inputs)]
     handle = Handle(plan)
     names, sums, kernel = _running(plan)
+    if not streaming:
+        names += SPLIT_METRICS
     recorder = Recorder(
         f"dovetail({','.join(plan.inputs)})", plan.partitions, streaming=streaming, names=names, sums=sums
     )

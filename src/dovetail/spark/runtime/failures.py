@@ -27,7 +27,10 @@ _WHAT_HELPS = {
     "No space left on device": "a disk is full, that of the checkpoint, the output or spark.local.dir: make room, and "
     "start again on the same checkpoint",
     "Python worker exited unexpectedly": "a Python worker died, often killed by the kernel for its memory: more "
-    "partitions, fewer cores for each executor or a larger spark.executor.memoryOverhead help",
+    "partitions, fewer cores for each executor or a larger spark.executor.memoryOverhead help; with "
+    "spark.executor.pyspark.memory set, Dovetail knows how much a worker may take, and keeps below it",
+    "MemoryError": "a Python worker has used up its memory: more of it (spark.executor.pyspark.memory), more "
+    "partitions or a smaller spark.sql.execution.arrow.maxBytesPerBatch help",
     "Python worker failed to connect back": "the machine was too busy to start a Python process in ten seconds: start "
     "again on the same checkpoint",
 }
@@ -63,11 +66,14 @@ def brief(error: Exception) -> str:
         # The last trace is the cause that the others led to; its lines are indented up to the exception itself.
         raised = [line for line in text.rpartition(_TRACE)[2].splitlines()[1:] if line and not line[0].isspace()]
         if raised:
-            return f"a Python worker failed: {raised[0]}"
+            return "\n".join([f"a Python worker failed: {raised[0]}", *_hints(raised[0])])
     lines = [line for line in text.splitlines() if line.strip()] or [type(error).__name__]
     said = [line for line in lines[:3] if not line.startswith(("JVM stacktrace", "== SQL", "\tat "))]
-    said += [f"  hint: {hint}" for words, hint in _WHAT_HELPS.items() if words in text][:1]
-    return "\n".join(said)
+    return "\n".join([*said, *_hints(text)])
+
+
+def _hints(text: str) -> list[str]:
+    return [f"  hint: {hint}" for words, hint in _WHAT_HELPS.items() if words in text][:1]
 
 
 def is_state_missing(error: PySparkException) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 from collections.abc import Iterator
@@ -10,21 +11,41 @@ from functools import cache
 
 from pyspark import TaskContext
 
+from dovetail.columns.memory import used_up
 from dovetail.errors import DovetailError
 
 
 @contextmanager
-def plain_refusals() -> Iterator[None]:
+def plain_refusals(what: str = "a stage of a join") -> Iterator[None]:
     """Let what Dovetail refuses within a worker reach the user without a trace, in the first line of Spark's message.
 
-    PySpark asks the environment where it reports the exception that ends a worker, and then ends the worker.
+    PySpark asks the environment where it reports the exception that ends a worker, and then ends the worker.  Memory
+    that is used up is refused, too, in words that say `what` was at work.
     """
     try:
         yield
     except DovetailError:
-        if TaskContext.get() is not None:
-            os.environ["SPARK_HIDE_TRACEBACK"] = "1"
+        _hide_trace()
         raise
+    except MemoryError as error:
+        said = str(error)
+    except (OSError, ImportError) as error:
+        # A thread, a mapped file or a library that finds no room.
+        if getattr(error, "errno", None) != errno.ENOMEM and _NO_ROOM not in str(error):
+            raise
+        said = str(error)
+    else:
+        return
+    _hide_trace()
+    raise used_up(what, said)
+
+
+_NO_ROOM = "cannot allocate memory"
+
+
+def _hide_trace() -> None:
+    if TaskContext.get() is not None:
+        os.environ["SPARK_HIDE_TRACEBACK"] = "1"
 
 
 @cache
