@@ -6,8 +6,9 @@ the arguments of the aggregates are held: aggregates may go, and come where they
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -36,10 +37,23 @@ _LETTERS = "QT"
 
 def carry(old: Definition, new: Definition, standing: Standing) -> Carry:
     """What goes on from one definition to the other; refuses what the rows that are held cannot answer."""
-    same_parts(old, new, "inputs", "rows of", "time", "condition")
+    same_parts(old, new, "inputs", "rows of", "time")
+    before, now = (replace(one, parts={"condition": _timeless(one.parts["condition"])}) for one in (old, new))
+    same_parts(before, now, "condition")
     names = [held.name for held in new.layout.inputs]
     found = asked_carry(old, new, standing, names[ASKING], names[ANSWERING])
     return Carry(found.since, {**found.told, "columns": _columns(old, new)}, found.complete_from)
+
+
+def _timeless(condition: str) -> str:
+    """A condition without the lengths of the window, which is a part of it.
+
+    Examples
+    --------
+    >>> _timeless("(A.k = B.k) AND `B`.`ts` >= `A`.`ts` - INTERVAL 2000000 MICROSECONDS")
+    '(A.k = B.k) AND `B`.`ts` >= `A`.`ts`'
+    """
+    return re.sub(r" [+-] (INTERVAL \d+ MICROSECONDS|\d+L)", "", condition)
 
 
 def _columns(old: Definition, new: Definition) -> list[int] | None:
