@@ -21,6 +21,7 @@ LEVELS = """
     columns                                 reference  datasets
     family      inventory
     checkpoints reports
+    changing
     families    watch
     plan        statements   contents  moving
     spark

@@ -25,6 +25,10 @@ SEGMENTS_STATE = "segments"
 HEADER = "format"
 """The name under which it keeps the header."""
 
+CHANGEABLE = (
+    "a window join", "a theta join in windows", "an as-of join", "an aggregate join", "a nearest join",
+)  # fmt: skip
+"""Joins that can take over the rows of another definition of them; some changes are refused all the same."""
 _LONG = 200
 """Longer texts, such as the columns of a wide table, are cut, and a hash represents the rest."""
 
@@ -84,13 +88,21 @@ class CheckpointHeader:
         about = _read(stored)
         _check_format(about)
         before, now = about.get("join"), dict(self.parts)
-        differences = _differences(before if isinstance(before, dict) else {}, now)
-        if differences:
+        found = differences(before if isinstance(before, dict) else {}, now)
+        if found:
+            carried = isinstance(before, dict) and _may_change(before, now)
             raise CheckpointError(
-                f"the checkpoint belongs to another join: {'; '.join(differences)}",
+                f"the checkpoint belongs to another join: {'; '.join(found)}",
                 accepted="the join that wrote the checkpoint",
-                hint="take the change back, or start this join from a new checkpoint",
+                hint="take the change back, or start this join from a new checkpoint"
+                + ("; dt.resume(frame, old, new) makes one from the rows that are held" if carried else ""),
             )
+
+
+def _may_change(before: Mapping[str, object], now: Mapping[str, str]) -> bool:
+    """Whether one join may take over the rows of the other, as far as the kinds of both tell."""
+    counted = any(str(parts.get("window", "")).endswith(" rows") for parts in (before, now))
+    return before.get("join") == now.get("join") in CHANGEABLE and not counted
 
 
 def check_headers(expected: Sequence[CheckpointHeader], stored: Sequence[bytes]) -> None:
@@ -140,7 +152,8 @@ def _read(stored: bytes | None) -> dict[str, object]:
     return about if isinstance(about, dict) else {"format": about}
 
 
-def _differences(before: Mapping[str, object], now: Mapping[str, str]) -> list[str]:
+def differences(before: Mapping[str, object], now: Mapping[str, str]) -> list[str]:
+    """What differs between the parts of two joins, in words."""
     kinds = (before.get("join"), now.get("join"))
     if kinds[0] != kinds[1]:
         # All else differs too, and would only hide it.

@@ -7,10 +7,12 @@ tells what the names of its segments mean; nothing here knows a join.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
+
+from dovetail.columns.layout import SINCE
 
 FAMILIES = ("aggregate", "approx", "asof", "bestmatch", "nearest", "shedding", "theta", "window")
 """Families with state; each has a module of the name ``inventory``."""
@@ -27,6 +29,8 @@ class HeldInput:
     """The position of the event time; -1 for the last column, None where there is none."""
     reach: int | None = None
     """How long after its own time a row may still be needed, in the units of the time; None where nothing bounds it."""
+    types: tuple[str, ...] = ()
+    """The types of the columns as Spark spells them; empty in what earlier versions have stored."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +55,7 @@ class StateLayout:
         """The layout as JSON has it."""
         inputs = [
             {"name": one.name, "columns": list(one.columns), "time": one.time, "reach": one.reach}
+            | ({"types": list(one.types)} if one.types else {})
             for one in self.inputs
         ]
         return {"family": self.family, "inputs": inputs, "facts": dict(self.facts)}
@@ -62,11 +67,30 @@ class StateLayout:
             return None
         try:
             inputs = tuple(
-                HeldInput(one["name"], tuple(one["columns"]), one["time"], one["reach"]) for one in stored["inputs"]
+                HeldInput(one["name"], tuple(one["columns"]), one["time"], one["reach"], tuple(one.get("types", ())))
+                for one in stored["inputs"]
             )
             return cls(stored["family"], inputs, dict(stored["facts"]))
         except (KeyError, TypeError, ValueError):
             return None
+
+    def typed(self, types: Mapping[str, Mapping[str, str]]) -> StateLayout:
+        """The layout with the types of each input's columns, by their names; "" for what is no column.
+
+        Examples
+        --------
+        >>> StateLayout("asof", (HeldInput("A", ("id",)),)).typed({"A": {"id": "bigint"}}).inputs[0].types
+        ('bigint',)
+        """
+        inputs = (
+            replace(one, types=tuple(types[one.name].get(column, "") for column in one.columns)) for one in self.inputs
+        )
+        return replace(self, inputs=tuple(inputs))
+
+    def number(self, name: str) -> int | None:
+        """The number of an input by its name; None where there is none."""
+        names = [one.name for one in self.inputs]
+        return names.index(name) if name in names else None
 
 
 def by_reach(layout: StateLayout, watermark: int | None) -> list[int | None]:
@@ -100,8 +124,8 @@ class LetteredSegments:
         return self._letters.index(name[0]) if name[:1] and name[0] in self._letters else None
 
     def beside(self, name: str) -> str:
-        """What a segment is that has no rows of an input: there is none."""
-        return "unknown"
+        """What a segment is that has no rows of an input."""
+        return "since when rows are answered" if name == SINCE else "unknown"
 
     def expiry(
         self, layout: StateLayout, state: Mapping[str, pa.RecordBatch], watermark: int | None

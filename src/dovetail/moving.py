@@ -1,18 +1,22 @@
-"""Stored state on its way to other cells: stages on segments, for families whose cells follow the number of tasks.
+"""Stored state on its way to other cells: stages on segments.
 
-Of all other families a cell stays what it is, and only finds another task.
+Of a join that stays the same, :class:`TakeApart` and :class:`PutTogether` divide the cells anew in families whose cells
+follow the number of tasks; of all others a cell stays what it is, and only finds another task.  Of a join that changes,
+:class:`TakeHeld` gives its rows back, and :class:`AdoptCell` stores them once they have gone the way of new ones.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
+from dovetail.changing import GIVEN, Adoption, refused
 from dovetail.checkpoints import HEADER
-from dovetail.columns.segments import binary_column, pack, unpack
+from dovetail.columns.layout import POINT_PAYLOAD, STREAM_COLUMNS, columns_of
+from dovetail.columns.segments import binary_column, cast_columns, pack, unpack
 from dovetail.families.window.rerouting import Rerouting
 
 MOVED = ("operator", "cell", "name", "segment")
@@ -55,6 +59,87 @@ class PutTogether:
                 made.add(operator)
                 yield _batch([(cell, operator, HEADER, pa.py_buffer(self.headers[operator]))])
             yield _batch([(cell, operator, name, pack(rows))])
+
+
+@dataclass(frozen=True)
+class TakeHeld:
+    """The segments of an old cell in; rows of one input out."""
+
+    take: Callable[[Mapping[int, Mapping[str, pa.RecordBatch]]], Iterator[pa.RecordBatch]]
+    """What the family makes of the segments of each operator, by their names."""
+    types: tuple[pa.DataType, ...]
+    """The types in which Spark takes the columns, without the mark behind them."""
+    certain: Mapping[str, str] = field(default_factory=dict)
+    """Columns that are now declared to have no NULL, and what they are called."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark with the segments of one cell, of all operators of a join."""
+        operators: dict[int, dict[str, pa.RecordBatch]] = {}
+        for operator, _, name, content in _segments(batches):
+            if name != HEADER:
+                operators.setdefault(operator, {})[name] = unpack(content)
+        names = [*columns_of(POINT_PAYLOAD, len(self.types)), GIVEN]
+        for rows in self.take(operators):
+            columns = cast_columns(rows.columns, (*self.types, pa.bool_()))
+            taken = pa.RecordBatch.from_arrays(columns, names=names)
+            for name, called in self.certain.items():
+                if taken.column(name).null_count:
+                    raise refused(f"the column {called} is never NULL now", "in rows that are held it is")
+            yield taken
+
+
+@dataclass(frozen=True)
+class TakeInPlace:
+    """The segments of an old cell in; packed rows for the same cell out, of inputs whose rows keep their keys."""
+
+    take: Callable[[Mapping[int, Mapping[str, pa.RecordBatch]]], Iterator[tuple[int, pa.RecordBatch]]]
+    """What the family makes of the segments of each operator: the number of an input, and rows."""
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark with the segments of one cell, of all operators of a join."""
+        operators: dict[int, dict[str, pa.RecordBatch]] = {}
+        found = list(_segments(batches))
+        cell = found[0][1]
+        for operator, _, name, content in found:
+            if name != HEADER:
+                operators.setdefault(operator, {})[name] = unpack(content)
+        for arrival, (side, rows) in enumerate(self.take(operators)):
+            places: list[pa.Array[Any]] = [
+                pa.array([cell], pa.int32()), pa.array([side], pa.int32()), pa.array([arrival], pa.int64()),
+                binary_column([pack(rows)]),
+            ]  # fmt: skip
+            yield pa.RecordBatch.from_arrays(places, names=list(STREAM_COLUMNS))
+
+
+@dataclass(frozen=True)
+class AdoptCell:
+    """What a new cell gets of the rows that were held in; its segments out, with a header of each operator."""
+
+    adoption: Adoption
+    inputs: int
+    operators: tuple[int, ...]
+    """Spark's numbers of the join's operators."""
+    headers: tuple[bytes, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark with the packed rows of one cell; a segment that is NULL only says that there is the cell."""
+        found: list[tuple[int, int, pa.RecordBatch]] = []
+        cell = -1
+        for batch in batches:
+            cells, sides, arrivals = (batch.column(name).to_pylist() for name in STREAM_COLUMNS[:3])
+            for at, segment in enumerate(batch.column(STREAM_COLUMNS[3])):
+                cell = int(cells[at])  # type: ignore[arg-type]
+                if segment.is_valid:
+                    found.append((arrivals[at], sides[at], unpack(segment.as_buffer())))  # type: ignore[arg-type]
+        pieces: list[list[pa.RecordBatch]] = [[] for _ in range(self.inputs)]
+        for _, side, rows in sorted(found, key=lambda one: one[:2]):
+            pieces[side].append(rows)
+        made: set[int] = set()
+        for number, name, rows in self.adoption.segments(pieces):
+            if number not in made:
+                made.add(number)
+                yield _batch([(cell, self.operators[number], HEADER, pa.py_buffer(self.headers[number]))])
+            yield _batch([(cell, self.operators[number], name, pack(rows))])
 
 
 def _segments(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, str, pa.Buffer]]:

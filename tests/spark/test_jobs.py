@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
+from dovetail.command.migrate import changed as after
 from dovetail.datasets.files import write
 from dovetail.errors import JobError
 from dovetail.jobs import read_job
@@ -147,6 +150,14 @@ def test_a_changed_join_on_an_old_checkpoint_is_refused_before_it_starts(spark, 
     assert "start this join from a new checkpoint" in str(error.value)
     assert len(list((tmp_path / "chk" / "offsets").iterdir())) == batches
     follow(BuiltJob(job_of(tmp_path, CAMERAS), spark).start(), lambda record: None, lambda: False)
+    # What `dovetail migrate chk new --job job.yaml` does.
+    screen = io.StringIO()
+    after(Console(file=screen), spark, str(tmp_path / "chk"), str(tmp_path / "new"), job_of(tmp_path, changed), None)
+    said = screen.getvalue().splitlines()
+    assert said[1] == "the window was 'B at most 5 seconds after A' and is 'B at most 10 seconds after A'"
+    assert said[2].startswith("complete from 20")
+    moved = changed.replace("checkpoint: chk", "checkpoint: new")
+    follow(BuiltJob(job_of(tmp_path, moved), spark).start(), lambda record: None, lambda: False)
 
 
 STATEMENT = (

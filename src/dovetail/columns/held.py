@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.columns.codes import HIGHEST, Codes, Mask, moved, order_codes, valid_mask
+from dovetail.columns.layout import SINCE
 from dovetail.columns.segments import concat, in_utc
 
 MOST_SEGMENTS = 8
@@ -39,6 +40,22 @@ class CellOfHash:
         """Called for each block of rows."""
         hashes = order_codes(rows.column(self.column), "int").view(np.uint64)
         return (hashes % np.uint64(self.cells)).astype(np.int64)
+
+
+def since_segment(since: int) -> pa.RecordBatch:
+    """What is stored under :data:`~dovetail.columns.layout.SINCE`.
+
+    Examples
+    --------
+    >>> since_of({SINCE: since_segment(12)}), since_of({})
+    (12, None)
+    """
+    return pa.RecordBatch.from_pydict({SINCE: pa.array([since], pa.int64())})
+
+
+def since_of(state: Mapping[str, pa.RecordBatch]) -> int | None:
+    """The time from which on rows are answered; None for all of them."""
+    return order_codes(state[SINCE].column(0), "int").tolist()[0] if SINCE in state else None
 
 
 def on_time(
@@ -82,6 +99,8 @@ class HeldSegments:
         self._segments: tuple[dict[str, pa.RecordBatch], dict[str, pa.RecordBatch]] = ({}, {})
         self._fresh: tuple[list[pa.RecordBatch], list[pa.RecordBatch]] = ([], [])
         self._serial = 0
+        self.since: int | None = None
+        """The time from which on rows are answered, where that is not all of them."""
 
     @property
     def rows(self) -> int:
@@ -95,13 +114,29 @@ class HeldSegments:
 
     def restore(self, state: Mapping[str, pa.RecordBatch]) -> None:
         """Take over what the last call stored, in the order in which it was made."""
-        for name in sorted(state, key=_serial_of):
+        names = list(state)
+        if SINCE in names:
+            self.since = since_of(state)
+            names.remove(SINCE)
+        for name in sorted(names, key=_serial_of):
             self._segments[self._letters.index(name[0])][name] = state[name]
             self._serial = _serial_of(name) + 1
 
     def add(self, side: int, rows: pa.RecordBatch) -> None:
         """Rows that have come."""
         self._fresh[side].append(rows)
+
+    def answerable(
+        self, rows: pa.RecordBatch, times: pa.Array[Any], codes: Codes, watermark: int | None
+    ) -> tuple[pa.RecordBatch, int]:
+        """The rows that ask in time and from when on they are answered, and how many do not."""
+        first = watermark
+        if self.since is not None:
+            first = self.since if watermark is None else max(self.since, watermark)
+            if watermark is not None and watermark >= self.since:
+                self.since = None  # whatever comes is later
+                self.dropped.add(SINCE)
+        return on_time(rows, times, codes, first)
 
     def parts(self, side: int) -> list[pa.RecordBatch]:
         """All rows of a side, those that have come last."""
@@ -171,7 +206,9 @@ class WaitingRows:
         self.counters["rows"] += rows.num_rows
         rows = in_utc(self.kept(side, rows))
         times = self.times(side, rows)
-        rows, late = on_time(rows, times, order_codes(times, "int"), self._watermark)
+        codes = order_codes(times, "int")
+        accepted = self.held.answerable if side == self._asking else on_time
+        rows, late = accepted(rows, times, codes, self._watermark)
         self.counters["late"] += late
         good = self.usable(side, rows)
         if not good.all():

@@ -68,6 +68,9 @@ WEIGHT, SAMPLE_CELL, MOMENT, STRATUM, MIXED, JOIN_VALUE = "weight", "cell", "at"
 """How a result was sampled: what it stands for, where and when, its stratum, whether rows of that differ in what they
 match, and the hash of its join value."""
 
+SINCE = "since"
+"""The segment without rows that says from which time on rows are answered, in a cell that took over the rows of another
+definition of the join: what rows before it would have to know has gone."""
 SLICE = "slice"
 """The number of a row's slice, behind all other columns, where a window join has a grid."""
 MAX_TIME_HEADER = b"top"

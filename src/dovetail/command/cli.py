@@ -224,17 +224,33 @@ def state(
 def migrate(
     old: Annotated[str, typer.Argument(help="The checkpoint of a query that has stopped.", show_default=False)],
     new: Annotated[str, typer.Argument(help="The checkpoint to make, a folder that is not there.", show_default=False)],
-    partitions: Annotated[int, typer.Option(min=1, max=100_000, help="State partitions of the new checkpoint.")],
+    partitions: Annotated[
+        int | None,
+        typer.Option(min=1, max=100_000, help="State partitions of the new checkpoint.", show_default=False),
+    ] = None,
+    job: Annotated[
+        Path | None,
+        typer.Option(help="A job file whose join has changed since the checkpoint was written.", show_default=False),
+    ] = None,
+    variables: Variables = None,
 ) -> None:
-    """Make a checkpoint from which a streaming join goes on where it stopped, in other partitions.
+    """Make a checkpoint from which a streaming join goes on where it stopped, in other partitions or changed.
 
     The old checkpoint is only read.  A window join is then started with partitions= as many, or in a session with as
-    many shuffle partitions.
+    many shuffle partitions.  With --job it is made for the join of that file, and what has changed is printed.
     """
     from dovetail.command import migrate as moving
 
+    if partitions is None and job is None:
+        _fail("neither --partitions nor --job says what is to change", None, USAGE)
+    values = _assignments(variables)
     with _reporting("dovetail-migrate-") as log:
-        moving.run(Console(), old, new, partitions, log)
+        if job is None:
+            moving.run(Console(), old, new, partitions or 1, log)
+            return
+        from dovetail.jobs import read_job
+
+        moving.change(Console(), old, new, read_job(job, variables=values, mode="stream"), partitions, log)
 
 
 @app.command()

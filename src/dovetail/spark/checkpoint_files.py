@@ -20,6 +20,8 @@ PARTITIONS = "spark.sql.shuffle.partitions"
 UNFINISHED = "unfinished: dovetail was laying this checkpoint down when it ended; remove the folder\n"
 """What stands in place of the query's id until all else is there.  Spark reads it first, and refuses to start."""
 _METADATA = "metadata"
+_NO_OFFSET = "-"
+"""Spark's line for a source of which nothing has been read."""
 
 
 def local_folder(path: str | Path, argument: str) -> Path:
@@ -68,6 +70,17 @@ class CheckpointFiles:
         _, about, _ = _offsets(self.folder / "offsets" / str(batch))
         return {str(name): str(value) for name, value in about["conf"].items()}
 
+    def watermark(self, batch: int) -> int | None:
+        """The watermark that a micro-batch had, in microseconds; None where there was none."""
+        _, about, _ = _offsets(self.folder / "offsets" / str(batch))
+        found = int(about.get("batchWatermarkMs", 0))
+        return found * 1000 if found > 0 else None
+
+    def sources(self, batch: int) -> int:
+        """How many sources a micro-batch has read."""
+        _, _, offsets = _offsets(self.folder / "offsets" / str(batch))
+        return len(offsets)
+
     def check(self) -> int:
         """Refuse what cannot be carried on; return the last committed micro-batch."""
         batch = self.committed()
@@ -101,11 +114,23 @@ class CheckpointFiles:
         into.mkdir(parents=True, exist_ok=True)
         (into / _METADATA).write_text(UNFINISHED, encoding="utf-8")
 
-    def copy_logs(self, into: Path, batch: int, partitions: int) -> None:
-        """What was read and committed: the new query goes on from there, in so many partitions."""
+    def copy_logs(self, into: Path, batch: int, partitions: int, sources: list[int | None] | None = None) -> None:
+        """What was read and committed: the new query goes on from there, in so many partitions.
+
+        `sources` has for each source of the new query its number in the old one; a new source begins at its beginning.
+        """
+        passed = shutil.ignore_patterns("*.crc", "*.tmp")
         for name in ("sources", "offsets", "commits"):
-            if (self.folder / name).is_dir():
-                shutil.copytree(self.folder / name, into / name, ignore=shutil.ignore_patterns("*.crc", "*.tmp"))
+            if (self.folder / name).is_dir() and (name != "sources" or sources is None):
+                shutil.copytree(self.folder / name, into / name, ignore=passed)
+        if sources is not None:
+            # Spark numbers sources in the order of the inputs, in the folders of their logs as in the lines of offsets.
+            for number, before in enumerate(sources):
+                if before is not None and (self.folder / "sources" / str(before)).is_dir():
+                    place = self.folder / "sources" / str(before)
+                    shutil.copytree(place, into / "sources" / str(number), ignore=passed)
+            for known in _numbers(into / "offsets"):
+                _reorder(into / "offsets" / str(known), sources)
         file = into / "offsets" / str(batch)
         version, about, rest = _offsets(file)
         about["conf"][PARTITIONS] = str(partitions)
@@ -169,6 +194,13 @@ def _offsets(file: Path) -> tuple[str, dict[str, Any], list[str]]:
             hint="spark.sql.streaming.offsetLog.formatVersion decides it",
         )  # fmt: skip
     return version, json.loads(lines[0]), lines[1:]
+
+
+def _reorder(file: Path, sources: list[int | None]) -> None:
+    """Write the offsets of a micro-batch again, for other sources."""
+    version, about, offsets = _offsets(file)
+    lines = [_NO_OFFSET if before is None else offsets[before] for before in sources]
+    file.write_text("\n".join([version, json.dumps(about, separators=(",", ":")), *lines]), encoding="utf-8")
 
 
 def _numbers(folder: Path) -> list[int]:

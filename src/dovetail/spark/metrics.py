@@ -38,6 +38,8 @@ from dovetail.spark.runtime.versions import OBSERVES_AGAIN, ArrowFunction, apply
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from dovetail.spark.intake import Intake
+
 _HANDLE = "_dovetail"
 _NUMBER = "_dovetail_row"
 """The number of a row, the same whenever a task reads it: where an observation counts rows again, this tells."""
@@ -71,6 +73,12 @@ class Recorder:
         self.results: Observation | None = None
         self.header: CheckpointHeader | None = None
         """What identifies the join in the checkpoint of a stream."""
+        self.timers = False
+        """Whether a stream uses Spark's watermark and timers."""
+        self.intake: Intake | None = None
+        """How a stream takes in rows, where it can take over those of another definition of the join."""
+        self.above = 0
+        """How many stateful operators of the same join come after this one.  Spark numbers them from the last."""
 
     def run(
         self,

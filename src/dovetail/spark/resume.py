@@ -1,4 +1,4 @@
-"""`resume`: a new checkpoint with the state of an old one, for another number of partitions."""
+"""`resume`: a new checkpoint with the state of an old one, for other partitions or another definition of the join."""
 
 from __future__ import annotations
 
@@ -6,38 +6,32 @@ import json
 import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql import types as T
-from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.utils import is_remote
 
-from dovetail.checkpoints import CheckpointHeader, check_headers
+from dovetail.changing import Definition, Resumed, refused
+from dovetail.checkpoints import CheckpointHeader
 from dovetail.errors import ArgumentError, CheckpointError, SetupError, is_whole
 from dovetail.families.window.rerouting import Rerouting
 from dovetail.inventory import StateLayout
 from dovetail.moving import MOVED, ROUTED, PutTogether, TakeApart
+from dovetail.spark.change import MOVED_SCHEMA, Adopted, adopted, check_run, compared, decided, heads
 from dovetail.spark.checkpoint_files import PARTITIONS, CheckpointFiles, local_folder, take_state
-from dovetail.spark.metrics import handle_of
+from dovetail.spark.metrics import Recorder, handle_of
 from dovetail.spark.queries import stateful_operators, stored_header
 from dovetail.spark.routing import arrow_function
-from dovetail.spark.runtime.versions import apply_by_group, load_state
+from dovetail.spark.runtime.versions import apply_by_group
 from dovetail.spark.state import read_segments, read_state
-from dovetail.spark.stream import MAP_STATE
+from dovetail.spark.writing import write_state, writing_session
 
 CELLS = "number of partitions"
 """The part of a window join's identity that a rescale changes: its number of cells."""
-_MOVED_SCHEMA = T.StructType(
-    [
-        T.StructField("operator", T.IntegerType()),
-        T.StructField("cell", T.IntegerType()),
-        T.StructField("name", T.StringType()),
-        T.StructField("segment", T.BinaryType()),
-    ]
-)
+SCOUTED = "shedding"
+"""The part of its identity that a window join has whose conditions a scout lets Spark judge first."""
 _LOADING = ".loading"
 
 
@@ -51,30 +45,39 @@ class Move:
     layout: StateLayout | None
 
 
-def resume(frame: DataFrame, checkpoint: str | Path, into: str | Path, *, partitions: int | None = None) -> None:
-    """Lay down a checkpoint from which a join goes on where an old query has stopped, in another number of partitions.
+def resume(
+    frame: DataFrame, checkpoint: str | Path, into: str | Path | None = None, *, partitions: int | None = None
+) -> Resumed:
+    """Lay down a checkpoint from which a join goes on where an old query has stopped, changed or in other partitions.
 
-    The number of state partitions of a streaming query is fixed for the life of its checkpoint.  This function makes a
-    new checkpoint with the same rows in the state, sent to their new places, and with the same offsets.  The old one
-    is only read.
+    The joins and the number of state partitions of a streaming query are fixed for the life of its checkpoint.  This
+    function makes a new checkpoint with the same rows in the state, sent to their new places, and with the same
+    offsets.  The join may be defined otherwise: with another window, condition or lateness, more or fewer inputs or
+    columns, with or without shedding.  The old checkpoint is only read.
 
     Parameters
     ----------
     frame : DataFrame
-        The streaming DataFrame that a join or :func:`sql` returned, as the new query will use it.  It is the join that
-        wrote the old checkpoint; a window join may have another ``partitions=``.
+        The streaming DataFrame that a join or :func:`sql` returned, as the new query will use it.
     checkpoint : str or Path
         The ``checkpointLocation`` of the old query, which must have stopped.
-    into : str or Path
-        The new one: a folder that does not exist yet, or is empty.
+    into : str or Path, optional
+        The new one: a folder that does not exist yet, or is empty.  Without it nothing is written, and the answer says
+        what would change.
     partitions : int, optional
         How many state partitions the new query gets; by default ``spark.sql.shuffle.partitions`` of the session.
+
+    Returns
+    -------
+    Resumed
+        What has changed, and the event time from which on results are complete.
 
     Raises
     ------
     CheckpointError
-        If another join wrote the checkpoint, if a query still runs on it or was cut off within a micro-batch, if the
-        new folder exists, or if Spark keeps the checkpoint in a form that cannot be carried on.
+        If what changed cannot be answered from the rows that are held, if a query still runs on the checkpoint or was
+        cut off within a micro-batch, if the new folder exists, or if Spark keeps the checkpoint in a form that cannot
+        be carried on.
     ArgumentError
         If an argument is not what is accepted.
     SetupError
@@ -93,6 +96,12 @@ def resume(frame: DataFrame, checkpoint: str | Path, into: str | Path, *, partit
 
     A folder whose making was cut off cannot be started; remove it and begin again.
 
+    A result is judged by the definition in force when the last of its rows arrives.  So the new query gives every
+    result of the new definition with at least one row that arrives after the change, provided that the old join still
+    held the others: of a longer window the rows that had left the old one are gone, and ``complete_from`` says since
+    when none of them is missing.  Results whose rows had all arrived are those of the old query.  A row without a
+    match comes out if it has had none under either definition, and once.
+
     Examples
     --------
     >>> import tempfile
@@ -108,9 +117,11 @@ def resume(frame: DataFrame, checkpoint: str | Path, into: str | Path, *, partit
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     spark.sql("SELECT id, timestamp_seconds(id) AS ts FROM range(100)").write.parquet(f"{folder}/rows")
     ...     run(pairs(1), "old")
-    ...     dt.resume(pairs(3), f"{folder}/old", f"{folder}/new", partitions=3)
+    ...     print(dt.resume(pairs(3), f"{folder}/old", f"{folder}/new", partitions=3))
     ...     held = dt.state(spark, f"{folder}/new").where("input IS NOT NULL")
     ...     held.selectExpr("sum(rows)", "count(DISTINCT partition)").collect()
+    the same join
+    complete
     [Row(sum(rows)=32, count(DISTINCT partition)=3)]
     """
     handle = handle_of(frame, "resume")
@@ -118,18 +129,40 @@ def resume(frame: DataFrame, checkpoint: str | Path, into: str | Path, *, partit
         raise ArgumentError("resume got a join of static inputs", accepted="a join of streams")
     spark = frame.sparkSession
     tasks = int(spark.conf.get(PARTITIONS) or 200) if partitions is None else partitions
-    expected = [recorder.header for recorder in handle.recorders if recorder.header is not None]
-    migrate(spark, checkpoint, into, tasks, expected)
+    old, batch = _stopped(spark, checkpoint, tasks)
+    recorders = [recorder for recorder in handle.recorders if recorder.header is not None]
+    known = _headers(spark, old.folder)
+    changed, same = compared(known, recorders, old.folder)
+    watermark = old.watermark(batch)
+    adoptions = [decided(spark, old.folder, batch, watermark, one) for one in changed]
+    sources = _sources(old, batch, adoptions)
+    resumed = _together([one.resumed() for one in adoptions])
+    if into is not None:
+        moves = _moves(spark, old.folder, batch, tasks, known, same)
+        _lay_down(spark, old, local_folder(into, "into"), batch, tasks, moves, adoptions, sources)
+    return resumed
 
 
-def migrate(
-    spark: SparkSession,
-    checkpoint: str | Path,
-    into: str | Path,
-    partitions: int,
-    expected: list[CheckpointHeader] | None = None,
-) -> None:
-    """What :func:`resume` does; without the headers of the new join, for the join as it is, in other partitions."""
+def _together(parts: list[Resumed]) -> Resumed:
+    """What is to be said of all joins of a query."""
+    times = [part.complete_from for part in parts if part.complete_from is not None]
+    latest = max(times, key=lambda time: time.timestamp() if isinstance(time, datetime) else time, default=None)
+    changes = (text for part in parts for text in part.changes)
+    notes = (text for part in parts for text in part.notes)
+    return Resumed(tuple(changes), latest, tuple(dict.fromkeys(notes)))
+
+
+def migrate(spark: SparkSession, checkpoint: str | Path, into: str | Path, partitions: int) -> None:
+    """A checkpoint for the joins as they are, in other partitions."""
+    old, batch = _stopped(spark, checkpoint, partitions)
+    new = local_folder(into, "into")
+    known = _headers(spark, old.folder)
+    moves = _moves(spark, old.folder, batch, partitions, known, None)
+    _lay_down(spark, old, new, batch, partitions, moves, [], None)
+
+
+def _stopped(spark: SparkSession, checkpoint: str | Path, partitions: int) -> tuple[CheckpointFiles, int]:
+    """The files of a checkpoint that can be carried on, and its last micro-batch."""
     if not is_whole(partitions, least=1):
         raise ArgumentError(f"partitions={partitions!r}", accepted="a whole number of at least 1")
     if is_remote():
@@ -137,20 +170,35 @@ def migrate(
             "resume on Spark Connect", accepted="a session without Spark Connect, where the checkpoint is",
             hint="dovetail migrate OLD NEW --partitions 64 does it from a shell",
         )  # fmt: skip
-    old, new = CheckpointFiles(local_folder(checkpoint, "checkpoint")), local_folder(into, "into")
+    old = CheckpointFiles(local_folder(checkpoint, "checkpoint"))
     batch = old.check()
     _check_stopped(spark, old)
-    moves = _moves(spark, old.folder, partitions, expected)
+    return old, batch
+
+
+def _lay_down(
+    spark: SparkSession,
+    old: CheckpointFiles,
+    new: Path,
+    batch: int,
+    partitions: int,
+    moves: list[Move],
+    adoptions: list[Adopted],
+    sources: list[int | None] | None,
+) -> None:
+    """Write the new checkpoint."""
     old.begin(new)
     try:
         for group in _groups(moves):
             _load(spark, old, new, batch, partitions, group)
+        for number, one in enumerate(adoptions):
+            _load_adopted(spark, old, new, batch, partitions, one, number)
         if old.committed() != batch:
             raise CheckpointError(
                 f"a query still runs on {old.folder}: micro-batch {old.committed()} was committed meanwhile",
                 accepted="the checkpoint of a query that has stopped",
             )
-        old.copy_logs(new, batch, partitions)
+        old.copy_logs(new, batch, partitions, sources)
         shutil.rmtree(new / _LOADING)
     except BaseException:
         # Nothing of it could be started, and the next attempt finds its place free.
@@ -168,8 +216,8 @@ def _check_stopped(spark: SparkSession, old: CheckpointFiles) -> None:
         )  # fmt: skip
 
 
-def _moves(spark: SparkSession, folder: Path, partitions: int, expected: list[CheckpointHeader] | None) -> list[Move]:
-    """What becomes of each operator; refuses those that cannot be moved."""
+def _headers(spark: SparkSession, folder: Path) -> dict[int, CheckpointHeader]:
+    """The header of each operator; refuses a query in which something else keeps state, too."""
     operators = stateful_operators(spark, str(folder), joins_only=False)
     foreign = [row.operatorName for row in operators if not row.operatorName.startswith("transformWithState")]
     if foreign or not operators:
@@ -181,38 +229,56 @@ def _moves(spark: SparkSession, folder: Path, partitions: int, expected: list[Ch
         )  # fmt: skip
     stored = {row.operatorId: stored_header(spark, str(folder), row.operatorId) for row in operators}
     known = {number: CheckpointHeader.read(found[0]) for number, found in stored.items() if found}
-    if expected is not None:
-        check_headers([_scaled(one) for one in expected], [_scaled(one).stored() for one in known.values()])
+    if not known:
+        raise CheckpointError(f"no join has left state in {folder}", accepted="a query that has run")
+    # Nothing was ever stored by some: second kernels that have not had to remember anything.
+    return {number: known.get(number, next(iter(known.values()))) for number in stored}
+
+
+def _moves(
+    spark: SparkSession,
+    folder: Path,
+    batch: int,
+    partitions: int,
+    known: Mapping[int, CheckpointHeader],
+    same: Mapping[int, Recorder] | None,
+) -> list[Move]:
+    """What becomes of each operator of a join that stays the same: those in `same`, or without it all of them."""
     moves = []
-    for row in operators:
-        header = known.get(row.operatorId)
+    for row in stateful_operators(spark, str(folder), joins_only=False):
+        number = row.operatorId
+        if same is not None and number not in same:
+            continue
+        target = _rescaled(known[number], partitions, folder) if same is None else same[number].header
+        assert target is not None
         timers = json.loads(row.operatorProperties)["timeMode"] == "EventTime"
-        if header is None:
-            # Nothing was ever stored by it: a second kernel that has not had to remember anything.
-            if len(known) == 0:
-                raise CheckpointError(f"no join has left state in {folder}", accepted="a query that has run")
-            header = next(iter(known.values()))
-        target = _wanted(header, expected) if expected is not None else _rescaled(header, partitions, folder)
         routed = target.layout is not None and target.layout.family in ROUTED
-        moves.append(Move(row.operatorId, timers, target.stored(), target.layout if routed else None))
+        if routed:
+            check_run(list(heads(spark, folder, batch, number)), folder)
+        moves.append(Move(number, timers, target.stored(), target.layout if routed else None))
     return moves
 
 
-def _scaled(header: CheckpointHeader) -> CheckpointHeader:
-    """A header without what a rescale may change."""
-    return replace(header, parts=tuple(part for part in header.parts if part[0] != CELLS))
-
-
-def _wanted(header: CheckpointHeader, expected: list[CheckpointHeader]) -> CheckpointHeader:
-    """The header that the new join has where the old one had this."""
-    parts = dict(_scaled(header).parts)
-    found = [one for one in expected if dict(_scaled(one).parts) == parts]
-    if not found:
-        raise CheckpointError(
-            f"the checkpoint holds {parts.get('join')} of {parts.get('inputs')}, which the new query has not",
-            accepted="the joins that wrote the checkpoint, all of them",
+def _sources(old: CheckpointFiles, batch: int, adoptions: list[Adopted]) -> list[int | None] | None:
+    """For each source of the new query its number in the old one, None for a new one; None where all stay."""
+    inputs = [[_read_by(one) for one in (adoption.changed.old, adoption.changed.new)] for adoption in adoptions]
+    if all(before == now for before, now in inputs):
+        return None
+    before, now = inputs[0]
+    count = old.sources(batch)
+    if len(inputs) > 1 or count != len(before):
+        raise refused(
+            f"the inputs were {', '.join(before)} and are {', '.join(now)}",
+            f"the query reads {count} sources for {len(before)} inputs of {len(inputs)} joins: "
+            "which source belongs to which input is not known",
         )
-    return found[0]
+    return [before.index(name) if name in before else None for name in now]
+
+
+def _read_by(definition: Definition) -> list[str]:
+    """The inputs that each source of a join belongs to: Spark numbers sources in the order in which a plan has them."""
+    names = [held.name for held in definition.layout.inputs]
+    return names * 2 if SCOUTED in definition.parts else names  # a scout reads all inputs once more
 
 
 def _rescaled(header: CheckpointHeader, partitions: int, folder: Path) -> CheckpointHeader:
@@ -243,14 +309,39 @@ def _groups(moves: list[Move]) -> Iterator[list[Move]]:
     yield from by_header.values()
 
 
+def _load_adopted(
+    spark: SparkSession, old: CheckpointFiles, new: Path, batch: int, partitions: int, one: Adopted, number: int
+) -> None:
+    """Have Spark write the state of a join that has changed."""
+    changed = one.changed
+    alone = len(changed.operators) != len(changed.recorders)
+    operators = range(len(changed.recorders)) if alone else changed.operators
+    own = dict(zip((recorder.name for recorder in changed.recorders), operators, strict=True))
+    holding = next(recorder for recorder in changed.recorders if recorder.intake is not None)
+    # The operator that decides comes last in the plan, and so first.
+    deciding = [changed.recorders[0]] if holding.above else []
+    segments = adopted(spark, old.folder, batch, one, [own[recorder.name] for recorder in (holding, *deciding)])
+    # In the user's session, which knows the functions and the time zone of the conditions.
+    place = new / _LOADING / f"segments-{number}"
+    segments.write.parquet(str(place))
+    session = writing_session(spark, old, batch, partitions)
+    stored = session.read.schema(MOVED_SCHEMA).parquet(str(place))
+    for recorder in changed.recorders:
+        initial = stored.where(F.col("operator") == own[recorder.name]).selectExpr(
+            "cell", "name", "segment", "CAST(NULL AS BIGINT) AS timer"
+        )
+        if recorder.timers:
+            # At the first watermark every cell looks at what it has got.
+            due = "cell", "CAST(NULL AS STRING)", "CAST(NULL AS BINARY)", "1L"
+            initial = initial.union(initial.select("cell").distinct().selectExpr(*due))
+        loaded = new / _LOADING / str(own[recorder.name])
+        write_state(session, initial, loaded, timers=recorder.timers)
+        take_state(loaded, new, own[recorder.name], batch)
+
+
 def _load(spark: SparkSession, old: CheckpointFiles, new: Path, batch: int, partitions: int, group: list[Move]) -> None:
     """Have Spark write the state of some operators again."""
-    session = spark.newSession()
-    for name, value in old.settings(batch).items():
-        session.conf.set(name, value)
-    for name, value in _SETTINGS.items():
-        session.conf.set(name, value)
-    session.conf.set(PARTITIONS, str(partitions))
+    session = writing_session(spark, old, batch, partitions)
     path = str(old.folder)
     segments = read_segments(session, path, group[0].operator, batch).select(*MOVED)
     for move in group[1:]:
@@ -258,8 +349,8 @@ def _load(spark: SparkSession, old: CheckpointFiles, new: Path, batch: int, part
     layout = group[0].layout
     if layout is not None:
         routing, headers = Rerouting(layout), {move.operator: move.header for move in group}
-        pieces = apply_by_group(segments, "cell", arrow_function(TakeApart(routing)), _MOVED_SCHEMA)
-        segments = apply_by_group(pieces, "cell", arrow_function(PutTogether(routing, headers)), _MOVED_SCHEMA)
+        pieces = apply_by_group(segments, "cell", arrow_function(TakeApart(routing)), MOVED_SCHEMA)
+        segments = apply_by_group(pieces, "cell", arrow_function(PutTogether(routing, headers)), MOVED_SCHEMA)
         if len(group) > 1:
             segments = segments.persist()
     for move in group:
@@ -272,57 +363,7 @@ def _load(spark: SparkSession, old: CheckpointFiles, new: Path, batch: int, part
                 timers.selectExpr("key.cell", "CAST(NULL AS STRING)", "CAST(NULL AS BINARY)", "expiration_timestamp_ms")
             )
         place = new / _LOADING / str(move.operator)
-        _write(session, initial, place, timers=move.timers)
+        write_state(session, initial, place, timers=move.timers)
         take_state(place, new, move.operator, batch)
     if len(group) > 1:
         segments.unpersist()
-
-
-_SETTINGS: Mapping[str, str] = {
-    # Whole snapshots, whose files bear no mark of the micro-batch that wrote them but their name.
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "false",
-    "spark.sql.streaming.stateStore.checkpointFormatVersion": "1",
-    "spark.sql.adaptive.enabled": "false",
-    # Segments are large, and what travels together must not exceed 2 GB.
-    "spark.sql.execution.arrow.maxRecordsPerBatch": "64",
-}
-"""Settings of the session that writes state; it is a session of its own."""
-
-
-def _write(session: SparkSession, initial: DataFrame, place: Path, *, timers: bool) -> None:
-    """Run a query of one micro-batch without rows, whose operator begins with this state."""
-    ticks = session.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1).load()
-    nothing = ticks.withWatermark("timestamp", "0 seconds").where("value < 0")
-    nothing = nothing.selectExpr("CAST(value AS INT) AS cell", "timestamp")
-    written = load_state(nothing, "cell", initial, _loader(), "EventTime" if timers else "None")
-    query = written.writeStream.format("noop").option("checkpointLocation", str(place)).trigger(once=True).start()
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
-
-
-def _loader() -> StatefulProcessor:
-    """A processor that stores what it begins with; it needs no package, since Spark opens it on the driver, too."""
-    name, keys, values = MAP_STATE
-
-    class StoreInitialState(StatefulProcessor):
-        def init(self, handle: StatefulProcessorHandle) -> None:
-            self._handle, self._segments = handle, handle.getMapState(name, keys, values)
-
-        def handleInitialState(self, key: Any, initialState: Any, timerValues: Any) -> None:  # noqa: N802
-            if initialState["timer"] is not None:
-                self._handle.registerTimer(initialState["timer"])
-            else:
-                self._segments.updateValue((initialState["name"],), (bytes(initialState["segment"]),))
-
-        def handleInputRows(self, key: Any, rows: Any, timerValues: Any) -> Iterator[Any]:  # noqa: N802
-            yield from ()
-
-        def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Any]:  # noqa: N802
-            yield from ()
-
-        def close(self) -> None:
-            pass
-
-    return StoreInitialState()

@@ -330,6 +330,7 @@ def run_kernel(
         return recorder.run(all_rows, stage, schema, by=STREAM_CELL, shape=shape)
     _check_store(all_rows)
     recorder.header = CheckpointHeader.of(join, layout)
+    recorder.timers = event_time
     processor = opened_on_workers(CellProcessor(make, recorder.names, recorder.header, recorder.cell))
     time_mode = "EventTime" if event_time else "None"
     results = transform_with_state(all_rows, STREAM_CELL, processor, PACKED_RESULTS, time_mode)

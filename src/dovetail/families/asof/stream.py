@@ -86,7 +86,8 @@ class AsofKernel:
         self.counters["rows"] += rows.num_rows
         rows = in_utc(rows)
         times = rows.column(self.spec.times[side])
-        rows, late = on_time(rows, times, time_codes(self.spec, rows, side), self._watermark)
+        accepted = self.held.answerable if side == LEFT else on_time
+        rows, late = accepted(rows, times, time_codes(self.spec, rows, side), self._watermark)
         self.counters["late"] += late
         good = usable(self.spec, rows, side)
         if good is not None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from dovetail.columns.layout import SINCE
 from dovetail.inventory import HeldInput, StateLayout
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ def side_of(name: str) -> int | None:
 
 def beside(name: str) -> str:
     """What a segment is that has no rows of an input."""
-    return "rows of each input so far"
+    return "since when windows are whole" if name == SINCE else "rows of each input so far"
 
 
 def expiry(layout: StateLayout, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> list[int | None]:

@@ -18,6 +18,8 @@ import pyarrow as pa
 
 from dovetail.columns.codes import Mask, order_codes
 from dovetail.columns.encode import Keys, usable
+from dovetail.columns.held import since_of
+from dovetail.columns.layout import SINCE
 from dovetail.columns.partition import parts_by_cell
 from dovetail.columns.segments import concat, nulls
 from dovetail.conditions.comparison import Key
@@ -48,6 +50,7 @@ class WindowKernel:
         self._timeless: list[tuple[int, pa.RecordBatch]] = []
         self._watermark: int | None = None
         self._over = False
+        self._since: int | None = None
         self._changes = Changes()
         self._work = Counters()
 
@@ -58,6 +61,11 @@ class WindowKernel:
             rows = state[name]
             if name == _HEAD:
                 self._seen = order_codes(rows.column("seen"), "int").tolist()
+                continue
+            if name == SINCE:
+                self._since = since_of(state)
+                if watermark is not None and self._since is not None and watermark >= self._since:
+                    self._changes.dropped.add(SINCE)
                 continue
             window, side, serial = (int(part) for part in name.split("/"))
             self._serial = serial + 1
@@ -166,6 +174,15 @@ class WindowKernel:
         assert self.spec.every is not None
         return self._watermark is not None and (window + 1) * self.spec.every <= self._watermark
 
+    def _is_partial(self, window: int) -> bool:
+        """Whether a window had begun before the time from which on all rows are there."""
+        return self._since is not None and self.spec.every is not None and window * self.spec.every < self._since
+
+    def adopt(self) -> None:
+        """Store what was pushed as it is, where another definition of the join has held it: nothing is joined."""
+        for window in sorted(self._fresh):
+            self._keep(window)
+
     def _join(self, window: int) -> Iterator[pa.RecordBatch]:
         """Matches that need at least one new row: each new part with what was there and the new parts before it."""
         if not self.spec.kind.pairs:
@@ -245,7 +262,8 @@ class WindowKernel:
                 continue
             has_match = self._matched(tables, side)
             wanted = np.flatnonzero(~has_match if kind.unmatched else has_match)
-            if wanted.size:
+            # Of a window that has lost rows, nobody knows which of the others match nothing.
+            if wanted.size and not (kind.unmatched and self._is_partial(window)):
                 yield self._rows(tables, {side: wanted}, wanted.size)
         self.counters["evicted"] += sum(table.num_rows for table in tables if table is not None)
         for name in self._names.pop(window, []):
@@ -272,4 +290,4 @@ class WindowKernel:
 
 def _serial_of(name: str) -> int:
     """Segments are restored in the order in which they were made."""
-    return -1 if name == _HEAD else int(name.rsplit("/", 1)[1])
+    return -1 if name in (_HEAD, SINCE) else int(name.rsplit("/", 1)[1])

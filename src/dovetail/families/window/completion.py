@@ -91,8 +91,12 @@ class CompletingKernel(WindowJoinKernel):
         at_once = not roles.filtering and (begun or not self._ended)
         if at_once:
             yield from super()._find_matches(new, stored)
-        before = self._closing(self._watermarks_before)
+        before = self._closed_before()
         now = [NEVER] * len(before) if self._ended else self._closing(self._watermarks(self._max_times))
+        # Rows may be later than in the run before: what it has closed stays so.
+        now = [max(ends) for ends in zip(before, now, strict=True)]
+        if not self._ended:
+            self._state.closing = now
         for search, matches, origins in self._closed(new, stored, before, now):
             yield from self._results(search, matches, origins, complete=not at_once)
 
@@ -103,6 +107,13 @@ class CompletingKernel(WindowJoinKernel):
     def _closing(self, watermarks: list[int]) -> list[int]:
         """For each input of the core the time before which its rows close their matches."""
         return closing_of(self.spec.hull, self.spec.core, self.spec.extras, watermarks)
+
+    def _closed_before(self) -> list[int]:
+        """For each input of the core the time before which its rows have closed their matches."""
+        if self._state.closing is not None:
+            return self._state.closing
+        # Of rows that another definition of the join has held, no match is closed.
+        return [-NEVER] * len(self.spec.aliases) if self._state.adopted else self._closing(self._watermarks_before)
 
     def _expiry_at(self, watermarks: list[int]) -> list[int]:
         return completed_expiry_of(self.spec.hull, self.spec.core, self.spec.extras, watermarks)

@@ -21,14 +21,24 @@ HEAD = "head"
 BESIDE = {
     HEAD: "list of the segments, and how far each input has come",
     "matched": "which rows have matched",
+    "pending": "rows that come out next, without a match",
 }
 """What is kept beside rows, by the beginning or the end of its name."""
 
 
 def layout(
-    spec: WindowJoinSpec, columns: Sequence[Sequence[str]], *, tasks: int, family: str = "window"
+    spec: WindowJoinSpec,
+    columns: Sequence[Sequence[str]],
+    *,
+    tasks: int,
+    family: str = "window",
+    sheds: str | None = None,
+    judged: bool = False,
 ) -> StateLayout:
-    """What the cells of a join store, with the names of the columns of each input, and the tasks it was planned for."""
+    """What the cells of a join store, with the names of the columns of each input, and the tasks it was planned for.
+
+    `sheds` is what a join sheds, "work" or "rows", if it does; `judged` says that a second operator decides.
+    """
     inputs = tuple(
         HeldInput(alias, tuple(names), spec.times[side])
         for side, (alias, names) in enumerate(zip(spec.aliases, columns, strict=True))
@@ -36,7 +46,8 @@ def layout(
     facts = {
         "hull": spec.hull.tolist(), "delays": list(spec.delays or [0] * len(inputs)), "idle": spec.idle,
         "core": list(spec.core), "extras": list(spec.extras), "cells": spec.cells, "tasks": tasks,
-        "routing": _routing(spec),
+        "routing": _routing(spec), "flagged": list(spec.flagged), "preserved": list(spec.preserved),
+        "optional": list(spec.roles.optional) if spec.roles is not None else [], "sheds": sheds, "judged": judged,
     }  # fmt: skip
     return StateLayout(family, inputs, facts)
 
@@ -56,7 +67,15 @@ def _routing(spec: WindowJoinSpec) -> dict[str, Any] | None:
         {"kind": equal.kind, "columns": [places[side][equal.members[side]] for side in spec.sides]}
         for equal in spec.classes
     ]
-    return {"classes": classes, "sliced": spec.grid is not None}
+    grid: dict[str, Any] | None = None
+    if spec.grid is not None and spec.grid.keys is not None:
+        own = [places[side][key] for side, key in enumerate(spec.grid.keys)]
+        lows = [low for low, _ in spec.grid.reach]
+        grid = {
+            "columns": own, "kind": spec.grid.kind, "length": spec.grid.length, "lows": lows,
+            "farthest": [max(abs(low), abs(high)) for low, high in spec.grid.reach], "pivot": spec.grid.pivot,
+        }  # fmt: skip
+    return {"classes": classes, "sliced": spec.grid is not None, "grid": grid}
 
 
 def side_of(name: str) -> int | None:
@@ -73,7 +92,8 @@ def side_of(name: str) -> int | None:
 
 def beside(name: str) -> str:
     """What a segment is that has no rows of an input."""
-    return BESIDE["matched" if "matched" in name.split("/") else HEAD]
+    parts = name.split("/")
+    return BESIDE["matched" if "matched" in parts else "pending" if parts[0] == "pending" else HEAD]
 
 
 def expiry(layout: StateLayout, state: Mapping[str, pa.RecordBatch], watermark: int | None) -> list[int | None]:

@@ -127,7 +127,8 @@ class Rerouting:
                     yield operator, name, pa.RecordBatch.from_arrays([matched], names=["row"])
 
     def _assembled(self, own: dict[str, list[pa.RecordBatch]], numbering: _Numbering) -> Iterator[tuple[str, Any]]:
-        tops = [json.loads(part.schema.metadata[_ABOUT])["tops"] for part in own[HEAD]]
+        heads = [json.loads(part.schema.metadata[_ABOUT]) for part in own[HEAD]]
+        tops = [head["tops"] for head in heads]
         highest = [max((top for top in column if top is not None), default=None) for column in zip(*tops, strict=True)]
         length = slice_length(np.array(self.layout.facts["hull"], dtype=np.int64))
         segments: list[StoredSegment] = []
@@ -148,7 +149,8 @@ class Rerouting:
                     yield stored.name, part
                     if matched is not None and matched[chosen].any():
                         yield flags_name(stored.name), flags_segment(matched[chosen])
-        yield HEAD, head_segment(segments, highest, numbering.count)
+        known = {name: _latest([head.get(name) for head in heads]) for name in ("closed", "closing", "lacking", "sure")}
+        yield HEAD, head_segment(segments, highest, numbering.count, known)
         for name, parts in own.items():
             if name != HEAD and "/" not in name:
                 # What was learned where most of the rows come from.
@@ -186,6 +188,12 @@ class _Numbering:
         numbers = pa.array(self.of_rows(rows))
         rows = rows.drop_columns([_FROM])
         return rows.set_column(rows.schema.get_field_index(ROW), ROW, numbers)
+
+
+def _latest(times: list[list[int] | None]) -> list[int] | None:
+    """For each input the latest of the times that cells know."""
+    known = [each for each in times if each is not None]
+    return [max(column) for column in zip(*known, strict=True)] if known else None
 
 
 def _is_followed(name: str) -> bool:

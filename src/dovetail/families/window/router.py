@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from dovetail.columns.codes import float_values, order_codes, valid_mask
@@ -96,18 +97,27 @@ class WindowRouter:
         else:
             key = key_arrays(self.spec, self.side, rows)[grid.keys[self.side]]
             values = float_values(order_codes(key, grid.kind), grid.kind)
-            with np.errstate(invalid="ignore", over="ignore"):
-                # Sums of floats are rounded: a little more reach makes up for it.
-                slack = 0.0 if self.side == grid.pivot else 4 * np.spacing(np.abs(values) + max(abs(low), abs(high)))
-                first = buckets(values + low - slack, grid.length)
-                last = buckets(values + high + slack, grid.length)
-            # Infinities and NaN lie in no band.  One slice is as good as another.
-            odd = ~np.isfinite(values)
-            first[odd] = last[odd] = 0
+            moved, farthest = int(self.side != grid.pivot), max(abs(low), abs(high))
+            first = slices_at(values, low, grid.length, -moved, farthest)
+            last = slices_at(values, high, grid.length, moved, farthest)
         counts = last - first + 1
         copied = np.repeat(np.arange(rows.num_rows), counts)
         starts = np.concatenate([[0], np.cumsum(counts)[:-1]]) if counts.size else counts
         return copied, first[copied] + (np.arange(copied.size) - starts[copied])
+
+
+def slices_at(values: npt.NDArray[np.float64], end: float, length: float, direction: int, farthest: float) -> Index:
+    """The slices in which values lie once they are moved to one end of what they reach.
+
+    Sums of floats are rounded: a little more reach in the `direction` of that end, 1 or -1, makes up for it.  Values
+    that are not moved have 0; `farthest` is the largest move.
+    """
+    with np.errstate(invalid="ignore", over="ignore"):
+        slack = direction * 4 * np.spacing(np.abs(values) + farthest)
+        found = buckets(values + end + slack, length)
+    # Infinities and NaN lie in no band.  One slice is as good as another.
+    found[~np.isfinite(values)] = 0
+    return found
 
 
 def cells_of(group: Index, slices: Index | None, cells: int) -> Index:

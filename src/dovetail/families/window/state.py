@@ -82,6 +82,16 @@ class CellState:
     """Which rows of a segment have matched, for inputs where that counts."""
     next_row: int = 0
     """The number of the next row, where rows are numbered."""
+    adopted: bool = False
+    """Whether another definition of the join has held the rows: of none is anything known that this one would know."""
+    closed: list[int] | None = None
+    """For each input the time before which the last call was through with its rows, where that counts."""
+    closing: list[int] | None = None
+    """For each input of the core the time before which its rows have closed matches that others complete."""
+    lacking: list[int] | None = None
+    """For each input the time before which rows may have gone that the join would need, since it was changed."""
+    sure: list[int] | None = None
+    """For each input the time before which a row cannot be said to match nothing, for what it may match has gone."""
     changes: Changes = field(default_factory=Changes)
     _indexed: dict[str, IndexedSegment] = field(default_factory=dict)
     _flagged: set[str] = field(default_factory=set)
@@ -94,7 +104,11 @@ class CellState:
         head = state[HEAD]
         about = json.loads(head.schema.metadata[b"about"])
         segments = [StoredSegment(**row) for row in head.to_pylist()]
-        return cls(spec, state, list(about["tops"]), segments, next_row=about.get("next row", 0))
+        return cls(
+            spec, state, list(about["tops"]), segments, next_row=about.get("next row", 0), adopted="adopted" in about,
+            closed=about.get("closed"), closing=about.get("closing"), lacking=about.get("lacking"),
+            sure=about.get("sure"),
+        )  # fmt: skip
 
     def indexed(self, stored: StoredSegment) -> IndexedSegment:
         """The rows of a segment."""
@@ -161,6 +175,16 @@ class CellState:
             if had_flags:
                 self.changes.dropped.add(flags_name(stored.name))
 
+    def leave_behind(self, before: list[int]) -> None:
+        """Forget rows of times before those, row by row."""
+        for stored in [stored for stored in self.segments if stored.first < before[stored.side]]:
+            segment, matched = self.indexed(stored), self.matched(stored)
+            kept = np.flatnonzero(segment.codes.times >= before[stored.side])
+            self.evict(stored)
+            if kept.size:
+                flags = matched[kept] if stored.side in self.spec.flagged else None
+                self._store(stored.side, segment.rows.take(kept), segment.codes.times[kept], flags)
+
     def merge(self, expiry: list[int]) -> list[int]:
         """Merge the segments of crowded slices, without rows of times before `expiry`; how many rows that evicted."""
         by_slice: dict[tuple[int, int], list[StoredSegment]] = {}
@@ -187,7 +211,8 @@ class CellState:
         """All changes of this call, the list of segments among them."""
         for name in self._flagged:
             self.changes.stored[flags_name(name)] = flags_segment(self.flags[name])
-        self.changes.stored[HEAD] = head_segment(self.segments, self.max_times, self.next_row)
+        times = {"closed": self.closed, "closing": self.closing, "lacking": self.lacking, "sure": self.sure}
+        self.changes.stored[HEAD] = head_segment(self.segments, self.max_times, self.next_row, times)
         return self.changes
 
 
@@ -201,16 +226,34 @@ def flags_name(name: str) -> str:
     return f"{name}/matched"
 
 
+def pending_name(side: int) -> str:
+    """Where rows of an input are stored that the next call gives as rows without a match."""
+    return f"pending/{side}"
+
+
 def flags_segment(matched: Mask) -> pa.RecordBatch:
     """Which rows of a segment have matched."""
     return pa.RecordBatch.from_arrays([pa.array(matched)], names=["matched"])
 
 
-def head_segment(segments: Sequence[StoredSegment], max_times: Sequence[int | None], next_row: int) -> pa.RecordBatch:
-    """The list of segments, how far each input has come, and the number of the next row where rows are numbered."""
+def head_segment(
+    segments: Sequence[StoredSegment],
+    max_times: Sequence[int | None],
+    next_row: int,
+    times: Mapping[str, Sequence[int] | None],
+    *,
+    adopted: bool = False,
+) -> pa.RecordBatch:
+    """The list of segments, how far each input has come, and the number of the next row where rows are numbered.
+
+    `adopted` and the `times` ``closed``, ``closing``, ``lacking`` and ``sure`` are those of :class:`CellState`.
+    """
     about: dict[str, object] = {"tops": list(max_times)}
     if next_row:
         about["next row"] = next_row
+    if adopted:
+        about["adopted"] = True
+    about |= {name: list(each) for name, each in times.items() if each is not None}
     columns = {name: [getattr(stored, name) for stored in segments] for name in _HEAD_SCHEMA.names}
     head = pa.RecordBatch.from_pydict(columns, schema=_HEAD_SCHEMA)
     return head.replace_schema_metadata({"about": json.dumps(about)})

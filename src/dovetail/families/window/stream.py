@@ -31,7 +31,7 @@ from dovetail.families.window.indexes import IndexedInput, IndexedSegment, Parti
 from dovetail.families.window.kernel import CHUNK, Search
 from dovetail.families.window.paper.published import published_matches
 from dovetail.families.window.spec import WindowJoinSpec
-from dovetail.families.window.state import CellState, StoredSegment
+from dovetail.families.window.state import CellState, StoredSegment, pending_name
 from dovetail.family import Changes
 
 
@@ -52,6 +52,11 @@ class MatchBatch(NamedTuple):
     inputs: list[IndexedInput]
     matches: PartialMatches
     origins: Origins
+
+
+def _ahead(times: list[int] | None, reached: list[int]) -> list[int] | None:
+    """Times of which some have not been reached; None where all have."""
+    return None if times is None or all(a <= b for a, b in zip(times, reached, strict=True)) else times
 
 
 @dataclass
@@ -80,6 +85,18 @@ class WindowJoinKernel:
         self._arrival_order: list[tuple[int, int]] = []
         self._max_times: list[int | None] = list(self._state.max_times)
         self._ended = False
+        closed = self._state.closed
+        if closed is not None and not self._state.adopted and closed != self._expiry_at(self._watermarks_before):
+            # Rows may be later, or less late, than in the run before.  What it has given must not be given again, and
+            # what it would still have given must be: of the rows that it was not through with, nothing is known.
+            self._state.leave_behind(closed)
+            self._state.adopted = True
+        self._pending: list[str] = []
+        if self._state.adopted:
+            for side in self.spec.reported:
+                if pending_name(side) in state:
+                    self._pending.append(pending_name(side))
+                    self._null_key_rows[side].append(state[pending_name(side)])
 
     def keys_of(self, side: int, rows: pa.RecordBatch) -> Keys:
         """The equality keys of rows."""
@@ -145,6 +162,13 @@ class WindowJoinKernel:
     def changes(self) -> Changes:
         """What to store and what to forget."""
         self._state.max_times = self._max_times
+        self._state.changes.dropped.update(self._pending)
+        if self.spec.preserved:
+            self._state.closed = self._expiry_at(self._watermarks(self._max_times))
+        watermarks = self._watermarks(self._max_times)
+        # Nothing can come any more that would ask for what has gone, or of which it would not be known.
+        self._state.lacking = _ahead(self._state.lacking, self._expiry_at(watermarks))
+        self._state.sure = _ahead(self._state.sure, watermarks)
         for stored in self._state.segments:
             alias = self.spec.aliases[stored.side]
             self.counters[f"held_rows_{alias}"] += stored.rows
@@ -184,7 +208,12 @@ class WindowJoinKernel:
         if not self._arrived[side]:
             return None
         rows = concat([part.replace_schema_metadata(None) for part in self._arrived[side]])
-        return NewRows(IndexedSegment(self.spec, side, rows), np.zeros(rows.num_rows, dtype=np.bool_))
+        segment = IndexedSegment(self.spec, side, rows)
+        matched = np.zeros(rows.num_rows, dtype=np.bool_)
+        if self._state.sure is not None and side in self.spec.preserved:
+            # What it may have matched has gone: such a row does not come out as one without a match.
+            matched = segment.codes.times < self._state.sure[side]
+        return NewRows(segment, matched)
 
     def _find_matches(self, new: list[NewRows | None], stored: list[list[StoredSegment]]) -> Iterator[MatchBatch]:
         """Matches that need a new row."""
@@ -297,8 +326,7 @@ class WindowJoinKernel:
 
     def _unmatched(self, new: list[NewRows | None], stored: list[list[StoredSegment]]) -> Iterator[pa.RecordBatch]:
         """Rows without a match that can no longer get one, each once."""
-        # What the last call closed, it reported.
-        before, after = self._expiry_at(self._watermarks_before), self._expiry()
+        before, after = self._reported_before(), self._expiry()
         for side in self.spec.reported:
             payload = range(self.spec.payload[side])
             unmatched = [part.select(payload) for part in self._null_key_rows[side]]
@@ -316,6 +344,13 @@ class WindowJoinKernel:
             for part in unmatched:
                 if part.num_rows:
                     yield self._rows({side: part}, part.num_rows)
+
+    def _reported_before(self) -> list[int]:
+        """For each input the time before which rows have been reported: what the last call closed, it reported."""
+        if self._state.adopted:
+            # Rows that another definition of the join had closed have not come with the others.
+            return [-NEVER] * len(self.spec.aliases)
+        return self._expiry_at(self._watermarks_before)
 
     def _update_state(self, new: list[NewRows | None]) -> None:
         """Evict rows that can match nothing more, and remember the new ones that still can."""

@@ -69,7 +69,7 @@ class UndecidedKernel(WindowJoinKernel):
 
     def _unmatched(self, new: list[NewRows | None], stored: list[list[StoredSegment]]) -> Iterator[pa.RecordBatch]:
         """Rows that can no longer get a match, whether they have had candidates or not."""
-        before, after = self._expiry_at(self._watermarks_before), self._expiry()
+        before, after = self._reported_before(), self._expiry()
         for side in self.spec.flagged:
             ends = []
             if side in self.spec.reported:

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import types as T
 
 from dovetail.columns.held import WAITING_METRICS, CellOfHash
-from dovetail.columns.layout import CELL_NUMBER, COUNTERS, KEY, POINT_PAYLOAD, SAMPLED_KEYS, SIDE, Source
+from dovetail.columns.layout import CELL_NUMBER, COUNTERS, KEY, POINT_PAYLOAD, SAMPLED_KEYS, SIDE, Source, columns_of
 from dovetail.columns.sampling import DENSE, SPARSE
 from dovetail.columns.structs import nest
 from dovetail.conditions.forms import Band, Equality, Inequality, Predicate
@@ -21,6 +21,7 @@ from dovetail.conditions.names import bare, quoted
 from dovetail.conditions.tokens import may_be_random
 from dovetail.errors import ArgumentError
 from dovetail.families.aggregate import inventory
+from dovetail.families.aggregate.changing import AggregateAdoption
 from dovetail.families.aggregate.join_stages import METRICS, RESULT, BroadcastStage, IndexStage, MergeStage, ResultStage
 from dovetail.families.aggregate.router import gathered, without_sample
 from dovetail.families.aggregate.stages import ANSWERING, ASKING, AnswerStage, FitStage, RouteStage
@@ -32,6 +33,7 @@ from dovetail.plan.theta import Facts
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_in_parts, in_turn, segments_by_cell
 from dovetail.spark.carriers import arrow_type, carrier, is_carried
 from dovetail.spark.frames import Side, filtered_sides, identity, is_ansi, nested_fields, never_null
+from dovetail.spark.intake import Intake, held_side, with_types
 from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
@@ -116,7 +118,7 @@ def aggregate_frame(frames: Mapping[str, DataFrame], plan: AggregatePlan) -> Dat
     recorder = Recorder(name, plan.shuffle_partitions, streaming=bool(plan.streams), names=names)
     columns = _Columns(plan, filtered_sides(frames, plan.filters), whole=not recorder.among_rows)
     if plan.window is not None:
-        rows = _streamed(columns, recorder, identity(frames, plan.identity()), plan.window)
+        rows = _streamed(columns, recorder, identity(frames, plan.identity()), plan.window, frames)
     else:
         rows = _broadcast(columns, recorder) if plan.broadcast else _shuffled(columns, recorder)
     return attach(rows, Handle(plan, [recorder]))
@@ -147,6 +149,14 @@ class _Columns:
         texts = [bare(key.sql) for key in step.point_keys]
         texts += [f"aggregated {number + 1}" for number in range(len(self.spec.arguments))]
         return texts, [field.name for _, field in self.asking.payload]
+
+    def matched(self) -> list[tuple[str, str]]:
+        """What is stored of the matched rows, with the types."""
+        keys = [(bare(key.sql), key.ddl) for key in self.spec.step.point_keys]
+        return [
+            *keys,
+            *((bare(sql), str(kind)) for sql, kind in zip(self.plan.columns, self.spec.arguments, strict=True)),
+        ]
 
     def sources(self) -> tuple[Source | None, ...]:
         """Which asking keys are in the payload; a filter that hides keys makes them columns of their own."""
@@ -234,21 +244,44 @@ def _sampling(columns: _Columns) -> Sampling:
     return Sampling(fit, (sampled[ANSWERING], sampled[ASKING]))
 
 
-def _streamed(columns: _Columns, recorder: Recorder, join: Mapping[str, str], window: AskedWindow) -> DataFrame:
+def _packed(flat: FlatSide, stage: ResultStage, side: int, alias: str, time: str) -> DataFrame:
+    """An input in the cells of its keys; its time is the last column, and a hash before it finds the cell."""
+    spec = stage.spec
+    hashed = len(spec.step.point_keys) + len(spec.arguments), len(spec.payload) + stage.travelling
+    cells = CellOfHash(hashed[side]) if stage.hashed else None
+    columns = [*flat.columns, f"{quoted(alias)}.{quoted(time)} AS {_TIME}"]
+    rows = FlatSide(flat.frame, columns).flat()
+    return rows.mapInArrow(arrow_function(PackRows(side, cells)), PACKED_ROWS)
+
+
+def _streamed(
+    columns: _Columns,
+    recorder: Recorder,
+    join: Mapping[str, str],
+    window: AskedWindow,
+    frames: Mapping[str, DataFrame],
+) -> DataFrame:
     plan, spec = columns.plan, columns.spec
     stage = ResultStage(spec, sources=columns.sources())
-    hashed = len(spec.step.point_keys) + len(spec.arguments), len(spec.payload) + stage.travelling
-    sides = columns.answering_side(), columns.asking_side()
-    packed = []
-    for side, alias, name in ((ANSWERING, plan.other, window.times[1]), (ASKING, plan.by, window.times[0])):
-        cells = CellOfHash(hashed[side]) if stage.hashed else None
-        time = f"{quoted(alias)}.{quoted(name)} AS {_TIME}"
-        flat = FlatSide(sides[side].frame, [*sides[side].columns, time]).flat()
-        packed.append(flat.mapInArrow(arrow_function(PackRows(side, cells)), PACKED_ROWS))
+    packed = [
+        _packed(columns.answering_side(), stage, ANSWERING, plan.other, window.times[1]),
+        _packed(columns.asking_side(), stage, ASKING, plan.by, window.times[0]),
+    ]
     answers = columns.results()
     fields = [*columns.payload(), *(T.StructField(f"{RESULT}{at}", field.dataType) for at, field in enumerate(answers))]
     make = partial(AggregateKernel, stage, window.low, window.high)
-    layout = inventory.layout((plan.other, plan.by), columns.stored(), window.low, window.high)
+    held = (plan.other, plan.by), columns.stored(), window.low, window.high, columns.matched()
+    layout = with_types(inventory.layout(*held), frames)
+
+    def pack(held: Mapping[str, DataFrame]) -> list[DataFrame]:
+        asked = [sql for filtered, sql in plan.filters if filtered == plan.by]
+        sides = {plan.other: columns.answering, plan.by: held_side(plan.by, held[plan.by], asked)}
+        again = _Columns(plan, sides, whole=False)
+        return [_packed(again.asking_side(), stage, ASKING, plan.by, window.times[0])]
+
+    names = (*columns_of(KEY, len(spec.step.point_keys)), *columns_of(_ARGUMENT, len(spec.arguments)), _TIME)
+    adopt = partial(AggregateAdoption, stage.hashed, len(spec.payload) + stage.travelling, names)
+    recorder.intake = Intake(pack, adopt, {plan.by: frames[plan.by].schema}, ())
     rows = run_kernel(packed, make, recorder, fields, join, event_time=True, layout=layout)
     named = [f"{RESULT}{at} AS {quoted(field.name)}" for at, field in enumerate(answers)]
     return rows.selectExpr(*columns.asking.structs(POINT_PAYLOAD), *named)

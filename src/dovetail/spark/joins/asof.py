@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from dovetail.changing import GIVEN
 from dovetail.columns.layout import COUNTERS, HAS_MATCH, KEY, PAYLOADS, POINT_PAYLOAD, VERDICT
 from dovetail.columns.memory import width
 from dovetail.columns.structs import Nested, nest
@@ -17,6 +18,7 @@ from dovetail.conditions.comparison import KeyType
 from dovetail.conditions.forms import Predicate, Term
 from dovetail.conditions.names import quoted
 from dovetail.families.asof import inventory
+from dovetail.families.asof.changing import AsofAdoption
 from dovetail.families.asof.join_stages import METRICS, BroadcastStage, JoinStage, PairStage
 from dovetail.families.asof.judged import BroadcastCandidates, CandidateStage, FinishStage
 from dovetail.families.asof.router import CELLS, CellOfKeys, without_sample
@@ -41,6 +43,7 @@ from dovetail.spark.frames import (
     shuffle_partitions,
     with_structs,
 )
+from dovetail.spark.intake import Intake, with_types
 from dovetail.spark.joins.asof_conditions import computed_keys, conditions_of
 from dovetail.spark.keys import ddl_of
 from dovetail.spark.ledger import Stage
@@ -135,10 +138,12 @@ class _Flat:
 
     def _side(self, side: int) -> FlatSide:
         """The payload, the keys that are not in it, and the texts that decide ties."""
-        fields = self.frames[side].schema.fields
+        fields = [field for field in self.frames[side].schema.fields if field.name != GIVEN]
         columns = [carried(quoted(field.name), field.dataType) for field in fields]
         kinds = {field.name: field.dataType for field in fields}
         columns += [_derived(column, kinds) for column in self.plan.derived[side]]
+        # Rows that another definition of the join has held carry a mark, behind all else.
+        columns += [quoted(GIVEN)] * (len(self.frames[side].columns) - len(fields))
         return FlatSide(self.prepared[side], [f"{sql} AS {POINT_PAYLOAD}{at}" for at, sql in enumerate(columns)])
 
     def keys(self, side: int) -> list[str]:
@@ -273,14 +278,28 @@ def _broadcast(flat: _Flat, recorder: Recorder) -> DataFrame:
     return broadcast_join(flat.sides[LEFT], flat.sides[RIGHT], joined, recorder)
 
 
-def _streamed(flat: _Flat, recorder: Recorder) -> DataFrame:
-    spec, plan = flat.spec, flat.plan
+def _packed(flat: _Flat) -> list[DataFrame]:
+    """Both inputs in the cells of their keys."""
     packed = []
     for side in (LEFT, RIGHT):
-        cells = CellOfKeys(spec.keys[side], CELLS) if plan.keyed else None
+        cells = CellOfKeys(flat.spec.keys[side], CELLS) if flat.plan.keyed else None
         packed.append(flat.sides[side].flat().mapInArrow(arrow_function(PackRows(side, cells)), PACKED_ROWS))
-    join = identity(dict(zip(plan.inputs, flat.frames, strict=True)), plan.identity())
-    layout = inventory.layout(spec, plan.inputs, [frame.columns for frame in flat.frames])
+    return packed
+
+
+def _streamed(flat: _Flat, recorder: Recorder) -> DataFrame:
+    spec, plan = flat.spec, flat.plan
+    packed = _packed(flat)
+    frames = dict(zip(plan.inputs, flat.frames, strict=True))
+    join = identity(frames, plan.identity())
+    layout = with_types(inventory.layout(spec, plan.inputs, [frame.columns for frame in flat.frames]), frames)
+    compares = (plan.conditions.text,) if plan.conditions is not None else ()
+    recorder.intake = Intake(
+        lambda held: _packed(_Flat(held, plan)),
+        partial(AsofAdoption, plan.keyed, spec.kind.preserved[RIGHT]),
+        {alias: frame.schema for alias, frame in frames.items()},
+        compares,
+    )
     if spec.judged:
         stage = CandidateStage(spec)
         found = flat.candidates(stage).schema.fields[:-1]

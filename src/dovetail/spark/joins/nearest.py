@@ -29,6 +29,7 @@ from dovetail.conditions.nearness import Distance
 from dovetail.conditions.tokens import may_be_random
 from dovetail.errors import UnsupportedTypeError
 from dovetail.families.nearest import inventory
+from dovetail.families.nearest.changing import NearestAdoption
 from dovetail.families.nearest.join_stages import DISTANCE, METRICS, RANK, BroadcastStage, MergeStage, ResultStage
 from dovetail.families.nearest.line import by_hash, for_everybody
 from dovetail.families.nearest.line_stages import LineFitStage, LineJoinStage, LineRouteStage
@@ -50,6 +51,7 @@ from dovetail.spark.batch import (
 from dovetail.spark.carriers import arrow_type, json_text
 from dovetail.spark.conjuncts import midnight
 from dovetail.spark.frames import Side, filtered_sides, identity, is_ansi
+from dovetail.spark.intake import Intake, held_side, with_types
 from dovetail.spark.keys import hash_column, key_columns, payload_source
 from dovetail.spark.ledger import Stage
 from dovetail.spark.metrics import Handle, Recorder, attach
@@ -124,7 +126,7 @@ def nearest_frame(frames: Mapping[str, DataFrame], plan: NearestPlan) -> DataFra
     columns = _Columns(plan, filtered_sides(frames, plan.filters), recorder)
     handle.recorders.append(recorder)
     if plan.two_streams:
-        rows = _streamed(columns, recorder, identity(frames, plan.identity()))
+        rows = _streamed(columns, recorder, identity(frames, plan.identity()), frames)
     else:
         rows = _broadcast(columns, recorder) if plan.broadcast else _shuffled(columns, recorder)
     return attach(rows, handle)
@@ -277,16 +279,33 @@ def _sampling(columns: _Columns) -> Sampling:
     return Sampling(fit, (sampled[ASKING], sampled[ANSWERING]))
 
 
-def _streamed(columns: _Columns, recorder: Recorder, join: Mapping[str, str]) -> DataFrame:
-    """Both streams in the cells of their keys, where rows wait for the end of their windows."""
-    stage = ResultStage(columns.spec, sources=columns.sources)
+def _packed(columns: _Columns, stage: ResultStage) -> list[DataFrame]:
+    """Both streams in the cells of their keys."""
     packed = []
     for side in (ASKING, ANSWERING):
         cells = CellOfHash(stage.held(side) + stage.travelling(side)) if columns.spec.keys else None
         packed.append(columns.flat(side).flat().mapInArrow(arrow_function(PackRows(side, cells)), PACKED_ROWS))
+    return packed
+
+
+def _streamed(
+    columns: _Columns, recorder: Recorder, join: Mapping[str, str], frames: Mapping[str, DataFrame]
+) -> DataFrame:
+    """Both streams in the cells of their keys, where rows wait for the end of their windows."""
+    plan, stage = columns.plan, ResultStage(columns.spec, sources=columns.sources)
+    packed = _packed(columns, stage)
     make = partial(NearestKernel, stage)
     names = [[field.name for _, field in side.payload] for side in columns.sides]
-    layout = inventory.layout(stage, columns.plan.inputs, names)
+    layout = with_types(inventory.layout(stage, plan.inputs, names), frames)
+
+    def pack(held: Mapping[str, DataFrame]) -> list[DataFrame]:
+        filters = {alias: [sql for filtered, sql in plan.filters if filtered == alias] for alias in held}
+        sides = {alias: held_side(alias, rows, filters[alias]) for alias, rows in held.items()}
+        return _packed(_Columns(plan, sides, recorder), stage)
+
+    asking, answering = (stage.held(side) + stage.travelling(side) for side in (ASKING, ANSWERING))
+    adopt = partial(NearestAdoption, bool(columns.spec.keys), (asking, answering))
+    recorder.intake = Intake(pack, adopt, {alias: frames[alias].schema for alias in plan.inputs}, ())
     rows = run_kernel(packed, make, recorder, columns.flat_fields(), join, event_time=True, layout=layout)
     present = HAS_MATCH if columns.spec.keep else None
     structs = [

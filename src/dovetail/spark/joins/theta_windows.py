@@ -14,11 +14,13 @@ from dovetail.conditions.comparison import Key
 from dovetail.conditions.durations import TimeWindow
 from dovetail.conditions.names import quoted
 from dovetail.families.theta import inventory
+from dovetail.families.theta.changing import ThetaAdoption
 from dovetail.families.theta.router import CELLS, CellOfTime
 from dovetail.families.theta.spec import WindowSpec
 from dovetail.families.theta.stream import METRICS, WindowKernel
 from dovetail.plan.theta_plan import ThetaPlan
 from dovetail.spark.frames import Side, conjunction, filtered_sides, identity
+from dovetail.spark.intake import Intake, held_side, with_types
 from dovetail.spark.keys import key_columns
 from dovetail.spark.metrics import Handle, Recorder, attach
 from dovetail.spark.routing import arrow_function
@@ -37,12 +39,28 @@ def window_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan) -> DataFrame:
     fields, shape = _fields(emitted, spec), _shape(emitted, spec)
     join, kernel = identity(frames, plan.identity()), partial(WindowKernel, spec)
     event_time = isinstance(plan.window, TimeWindow)
-    layout = inventory.layout(spec, [frames[alias].columns for alias in plan.inputs])
+    layout = with_types(inventory.layout(spec, [frames[alias].columns for alias in plan.inputs]), frames)
+    if plan.streams:
+        recorder.intake = _intake(frames, plan, spec)
     rows = run_kernel(packed, kernel, recorder, fields, join, event_time=event_time, shape=shape, layout=layout)
     rests = [sql for step in plan.steps for sql in step.rests]
     if rests:
         rows = recorder.finished(rows.filter(conjunction(rests)))
     return attach(rows, handle)
+
+
+def _intake(frames: Mapping[str, DataFrame], plan: ThetaPlan, spec: WindowSpec) -> Intake:
+    """How the join takes over rows that another definition of it has held."""
+
+    def pack(held: Mapping[str, DataFrame]) -> list[DataFrame]:
+        packed = []
+        for number, alias in enumerate(plan.inputs):
+            side = held_side(alias, held[alias], [sql for filtered, sql in plan.filters if filtered == alias])
+            packed.append(_packed(side, number, plan, spec))
+        return packed
+
+    schemas = {alias: frames[alias].schema for alias in plan.inputs}
+    return Intake(pack, partial(ThetaAdoption, spec), schemas, (plan.predicate.sql,))
 
 
 def _packed(side: Side, number: int, plan: ThetaPlan, spec: WindowSpec) -> DataFrame:

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from dovetail.changing import GIVEN
 from dovetail.columns.layout import HAS_ROW, RECORD, VERDICT, input_payload
 from dovetail.columns.structs import Nested, nest
+from dovetail.conditions.names import quoted
 from dovetail.families.shedding.router import SheddingRouter
-from dovetail.families.shedding.spec import Harvest
+from dovetail.families.shedding.spec import Harvest, Shed
 from dovetail.families.window import inventory
+from dovetail.families.window.changing import WindowAdoption
 from dovetail.families.window.completion import CompletingKernel
 from dovetail.families.window.judged import CandidateKernel, FinishStage, candidate_columns
 from dovetail.families.window.router import WindowRouter
@@ -35,6 +39,7 @@ from dovetail.spark.frames import (
     never_null,
     with_structs,
 )
+from dovetail.spark.intake import Intake, held_side, with_types
 from dovetail.spark.joins.further import with_tables
 from dovetail.spark.joins.shedding import (
     cell_of,
@@ -75,10 +80,15 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
     fields = _fields(sides, spec)
     layout = inventory.layout(
         spec, [frames[alias].columns for alias in plan.inputs], tasks=plan.partitions,
-        family="window" if plan.shed is None else "shedding",
+        family="window" if plan.shed is None else "shedding", sheds=_sheds(plan.shed), judged=bool(plan.verdicts),
     )  # fmt: skip
+    layout = with_types(layout, frames)
+    if streaming:
+        recorder.intake = _intake(frames, plan)
+        recorder.above = int(bool(plan.verdicts))
     if plan.scouted and isinstance(plan.shed, Harvest):
         scouting = scout_recorder(plan)
+        scouting.above = recorder.above + 1
         handle.recorders.append(scouting)
         sample = [
             _packed(sides[alias], scout_router(plan, plan.shed, at), streaming=True)
@@ -125,10 +135,36 @@ def _running(plan: WindowPlan) -> tuple[tuple[str, ...], list[Column] | None, Ca
     return shed_names(plan, plan.slices), sums, shedding_kernel(plan, plan.shed)
 
 
-def _packed(side: Side, router: WindowRouter, *, streaming: bool) -> DataFrame:
+def _intake(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Intake:
+    """How the join takes over rows that another definition of it has held."""
+    spec = plan.spec
+
+    def pack(held: Mapping[str, DataFrame]) -> list[DataFrame]:
+        packed = []
+        for at, alias in enumerate(plan.inputs):
+            if alias in held:
+                side = held_side(alias, held[alias], [sql for filtered, sql in plan.filters if filtered == alias])
+                packed.append(_packed(side, WindowRouter(spec, at), streaming=False, marks=(quoted(GIVEN),)))
+        return packed
+
+    def adopt(told: Mapping[str, Any]) -> WindowAdoption:
+        return WindowAdoption(spec, bool(plan.verdicts), told)
+
+    return Intake(pack, adopt, {alias: frames[alias].schema for alias in plan.inputs}, (plan.predicate.sql,))
+
+
+def _sheds(shed: Shed | None) -> str | None:
+    """What a join sheds: work, of which nothing is seen in the rows that it holds, or rows."""
+    if shed is None:
+        return None
+    whole = isinstance(shed, Harvest) and shed.memory is None and shed.keep == "windows"
+    return "work" if whole else "rows"
+
+
+def _packed(side: Side, router: WindowRouter, *, streaming: bool, marks: Sequence[str] = ()) -> DataFrame:
     spec, at = router.spec, router.side
     travelling = [key for key, source in zip(spec.keys[at], spec.sources[at], strict=True) if source is None]
-    columns = [*side.payload_columns(), *key_columns(travelling)]
+    columns = [*side.payload_columns(), *key_columns(travelling), *marks]
     pack = PackRows(at, router=router, ticks=streaming)
     return side.frame.selectExpr(*columns).mapInArrow(arrow_function(pack), PACKED_ROWS)
 
