@@ -429,7 +429,8 @@ def test_matches_that_wait_for_an_input_are_judged_by_the_new_definition(spark, 
         time.arrive(first, last)
         run(window(on, 3, how={"C": role})(streams(spark, tmp_path, "ABC"), 2), PAIR, new, out)
     found = real([tuple(row) for row in spark.read.parquet(str(out)).collect()])
-    assert said.complete_from is None
+    # Rows of matches that were closed may be taken for gone, which is careful; nothing may be missing all the same.
+    assert said.complete_from is None or role == "present"
     assert found & given == given
     matched = f"EXISTS (SELECT 1 FROM C WHERE C.k = B.k AND {near(3, 'A', 'C')} AND {near(3, 'B', 'C')})"
     wanted = matched if role == "present" else f"NOT {matched}"
@@ -495,7 +496,8 @@ REFUSED = {
     "another aggregate": (
         summed(2, MAX),
         summed(2, MAX | {"s": "sum(B.v)"}),
-        "the aggregates were 'max(B.id) AS b' and are 'max(B.id) AS b, sum(B.v) AS s'; B.v of type double is not held",
+        "the aggregates were 'max(B.id) AS b' and are 'max(B.id) AS b, sum(B.v) AS s'; "
+        "CAST((B.v) AS DOUBLE) of type double is not held",
     ),
     "approximate": (
         lambda inputs, tasks: dt.approx_join(inputs, on=SAME, memory=500, seed=1, partitions=1),
