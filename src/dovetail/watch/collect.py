@@ -17,7 +17,7 @@ from dovetail.watch.advice import advice
 from dovetail.watch.figures import Point, number, point_of, seconds_of
 from dovetail.watch.files import CONTINUED, files, first_line, is_gone, state_folder
 from dovetail.watch.histogram import merge
-from dovetail.watch.records import Record
+from dovetail.watch.records import Record, read_json
 from dovetail.watch.store import RAW, Store, read_points
 
 LOGGER = logging.getLogger("dovetail.watch")
@@ -195,7 +195,7 @@ def _seconds(target: str | None) -> float | None:
 def _records(data: bytes) -> Iterator[Record]:
     for line in data.splitlines():
         try:
-            record = json.loads(line)
+            record = read_json(line)
         except (ValueError, RecursionError):
             continue
         if isinstance(record, dict):

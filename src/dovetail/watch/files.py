@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Any, TextIO
 
 from dovetail.errors import ArgumentError, is_whole
-from dovetail.watch.records import Record
+from dovetail.watch.records import Record, read_json
 
 _KEPT = 200
 """Files of past runs that stay."""
@@ -152,7 +152,7 @@ def _start_of(file: Path) -> Record:
     """The first record of a file; empty where there is none."""
     try:
         with file.open(encoding="utf-8") as opened:
-            record = json.loads(opened.readline(1_000_000))
+            record = read_json(opened.readline(1_000_000))
     except (OSError, ValueError, RecursionError):
         return {}
     return record if isinstance(record, dict) else {}
@@ -205,7 +205,7 @@ def no_progress_file(file: Path) -> ArgumentError:
 def _parsed(lines: list[str]) -> Iterator[Record]:
     for line in lines:
         if line.endswith("\n") and line.strip():
-            record = json.loads(line)
+            record = read_json(line)
             if not isinstance(record, dict) or "kind" not in record:
                 raise ValueError(line)
             yield record

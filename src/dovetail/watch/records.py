@@ -6,6 +6,7 @@ know it yet.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -25,6 +26,27 @@ _SUMS = {
 """Totals, and the counters they add up; some joins have one for each input, such as held_rows_A."""
 
 _PICKED = ("throttle", "recall", "recall_low", "recall_high")
+
+
+def read_json(line: str | bytes) -> Any:
+    r"""A line of a progress file; halves of a character, which no encoding has, become question marks.
+
+    JSON can spell them, Python reads them, and whoever writes them on would fail.
+
+    Examples
+    --------
+    >>> read_json(r'{"host": "\ud800 node"}'), read_json(r'"\ud83d\ude00"') == chr(0x1F600)
+    ({'host': '? node'}, True)
+    """
+    found = json.loads(line)
+    if not (b"\\ud" in line.lower() or b"\xed" in line if isinstance(line, bytes) else "\\ud" in line.lower()):
+        return found
+    text = json.dumps(found, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.loads(text.encode("utf-8", "replace"))
+    return found
 
 
 def record_of(report: Mapping[str, Any]) -> Record:
