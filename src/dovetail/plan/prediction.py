@@ -79,7 +79,7 @@ def scaled(found: Sequence[Rows], shares: Sequence[float]) -> Interval:
     >>> rows = np.arange(400)
     >>> one = scaled([rows, rows], [0.1, 0.1])
     >>> round(one.expected), round(one.low), round(one.high)
-    (40000, 36100, 43900)
+    (40000, 36100, 44119)
     >>> scaled([rows, rows], [1.0, 1.0]).text()
     '400 rows'
     """
