@@ -226,6 +226,21 @@ def _resume(spark, folder: Path) -> list[str]:
     return str(caught.value).splitlines()
 
 
+def _out_of_memory(spark, folder: Path) -> list[str]:
+    """A worker without memory says so in words, wherever it runs."""
+    from dovetail.spark.routing import arrow_function
+
+    def stage(batches):
+        yield from (batch for batch in batches if not batch.num_rows)
+        raise MemoryError
+
+    table = tables(spark, folder, "A")["A"]
+    with pytest.raises(Exception, match="out of memory") as caught:
+        table.mapInArrow(arrow_function(stage, "a trial"), table.schema).collect()
+    assert "a trial" in str(caught.value)
+    return ["said in words"]
+
+
 def _watermarked(spark, folder: Path) -> list[str]:
     reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1)
     raw = {name: reader.parquet(str(folder / name)) for name in "AB"}
@@ -303,6 +318,7 @@ PUBLIC: dict[str, Case] = {
     "DovetailError": _refused(dt.DovetailError, lambda spark, folder: dt.explain(spark.range(3))),
     "Harvest": _joins("shedding, stream"),
     "JobError": _bad_jobs,
+    "MemoryLimitError": _out_of_memory,
     "PredicateError": _refused(dt.PredicateError, _theta_of("A.x <")),
     "Prefap": _published(dt.Prefap(p=4, w=30, amalgamate=False)),
     "RandomDrop": _random_drop,
