@@ -129,6 +129,7 @@ spark.range(3).mapInArrow(failing, "x long").collect()
 
 SHELTERED = """
 import os, signal, sys
+from contextlib import suppress
 from pathlib import Path
 from dovetail.spark.runtime.session import open_session
 
@@ -147,7 +148,8 @@ count()
 family = [os.getpid()]
 for pid in family:
     for task in Path(f"/proc/{pid}/task").iterdir():
-        family += map(int, (task / "children").read_text().split())
+        with suppress(OSError):  # a thread that has ended meanwhile
+            family += map(int, (task / "children").read_text().split())
 print(*family[1:], flush=True)
 for pid in family[1:]:
     os.kill(pid, signal.SIGTERM)
