@@ -35,6 +35,7 @@ def is_refused_in_words(report: dict[str, Any]) -> bool:
     return refused or ("Python worker exited unexpectedly" in said and "hint: a Python worker died, often" in said)
 
 
+@pytest.mark.slow
 def test_a_key_with_most_rows_is_joined_in_pieces_within_the_limit(tmp_path, spark):
     """`spark` only says that a JVM is needed: the joins run in a session of their own."""
     inputs.write(tmp_path, 250_000, 0.9, text=150)
