@@ -12,7 +12,7 @@ from pathlib import Path
 
 from playwright.sync_api import sync_playwright
 
-from dovetail.watch.records import Record, record_of
+from dovetail.watch.records import Record, record_of, tasks_record
 from dovetail.watch.serving import Serving
 
 HERE = Path(__file__).parent
@@ -53,6 +53,11 @@ def records(now: float) -> dict[str, list[Record]]:
     add("sessions", 300, 3, lambda at: {"rows": 800, "took": 0.6, "late_A": 40})
     add("shipments", 40, 5, lambda at: {"rows": 600, "took": 0.7})
     said = "[FAILED_READ_FILE] Error while reading file s3a://shipments/2026-11-17/part-00007.parquet"
+    runs["prices"] = [{**made.start("prices", began=now - 47), "mode": "batch"}, tasks_record(61, 96)]
+    for at in range(3):
+        began = now - 5400 + 900 * at
+        end = {"kind": "end", "status": "failed", "error": "No space left on device", "time": made.iso(began + 600)}
+        runs[f"sessions {at}"] = [made.start("sessions", began=began), end]
     runs["shipments"].append({"kind": "end", "status": "failed", "error": said, "time": made.iso(now - 40)})
     return runs
 
@@ -66,13 +71,14 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         with Serving(Path(folder), interval=0.5) as serving:
             for name, job, size, scheme in (
-                ("watch", None, (1280, 430), "light"),
-                ("watch-query", "cameras", (1280, 1250), "light"),
+                ("watch", None, (1280, 560), "light"),
+                ("watch-query", "cameras", (1280, 1420), "light"),
                 ("watch-narrow", "cameras", (390, 1500), "light"),
             ):
                 page = browser.new_page(viewport={"width": size[0], "height": size[1]}, color_scheme=scheme)
                 page.goto(serving.url)
-                page.wait_for_selector(".flag")
+                # What the last minutes say of it is looked at every few seconds.
+                page.wait_for_selector("tr[data-job='sessions'] .flag:has-text('late')")
                 if job:
                     page.click(f"tr[data-job='{job}'] a")
                     page.wait_for_selector("#chart-throttle svg")

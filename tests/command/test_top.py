@@ -78,9 +78,18 @@ class TestRecord:
         record = record_of(SHED)
         assert (record["throttle"], record["recall"]) == (0.25, 0.5)
 
-    def test_of_kafka_knows_how_far_behind_it_is(self):
-        report = {**RECORDED, "sources": [{"metrics": {"avgOffsetsBehindLatest": "12.5"}}, {"metrics": None}]}
-        assert record_of(report)["behind"] == 12.5
+    @pytest.mark.parametrize("spell", [lambda offsets: offsets, json.dumps], ids=["parsed", "text"])
+    def test_of_kafka_knows_how_many_rows_are_unread(self, spell):
+        """Kafka's source reports the average of its partitions."""
+        kafka = {"metrics": {"avgOffsetsBehindLatest": "12.5"}, "latestOffset": spell({"a": {"0": 40, "1": 10}})}
+        other = {"metrics": {"avgOffsetsBehindLatest": "4.0"}, "latestOffset": spell({"b": {"0": 7}})}
+        report = {**RECORDED, "sources": [kafka, other, {"metrics": None, "endOffset": 5}]}
+        assert record_of(report)["behind"] == 2 * 12.5 + 4
+
+    @pytest.mark.parametrize("said", ["NaN", "many", None])
+    def test_of_kafka_may_not_know_it(self, said):
+        report = {**RECORDED, "sources": [{"metrics": {"avgOffsetsBehindLatest": said}, "latestOffset": "{"}]}
+        assert record_of(report)["behind"] is None
 
     @pytest.mark.parametrize(
         "report",

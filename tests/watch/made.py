@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 
 from dovetail.watch.records import record_of
 
+_COUNTED = ("thr", "rec", "late_", "early_", "held_", "most_")
 PLAN = "window join, stream, how='inner'\n  inputs      A, B\n  window      A and B at most 1 minute apart\n"
 
 
@@ -23,10 +24,11 @@ def report(
 ) -> dict:
     """A report of a micro-batch in the form of Spark's JSON."""
     counters = {
-        "rows": rows, "results": rows // 2, "candidates": rows // 2, "kernel_us": round(kernel * 1e6), "cells": 4,
+        "rows": rows, "results": rows // 2, "candidates": rows // 2, "kernel_us": round(kernel * 1e6), "cells": 8,
+        "most_rows": round(rows / 6),
         "held_rows_A": 20_000, "held_rows_B": 12_000, "state_bytes_A": 1_600_000, "state_bytes_B": 960_000,
         "evicted_A": rows // 2, "evicted_B": rows // 2, "late_A": 0, "late_B": 0,
-        **{name: more.pop(name) for name in list(more) if name.startswith(("thr", "rec", "late_", "held_"))},
+        **{name: more.pop(name) for name in list(more) if name.startswith(_COUNTED)},
     }  # fmt: skip
     newest = more.pop("newest", began)
     event = {"min": iso(newest - 1.0), "avg": iso(newest - 0.5), "max": iso(newest)}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from tests.watch import made
 
 from dovetail.watch import advice as module
-from dovetail.watch.advice import advice, target_note
+from dovetail.watch.advice import advice, docs_address, target_note
 from dovetail.watch.figures import point_of
 from dovetail.watch.records import record_of
 
@@ -50,6 +51,8 @@ def test_too_few_micro_batches_say_nothing():
         ({"every": 4.0, "took": 4.0, "kernel": 3.5}, "overload"),
         ({"watermark": lambda at: -5.0 * at - 60}, "watermark"),
         ({"late_A": 50}, "late"),
+        ({"early_B": 50}, "early"),
+        ({"most_rows": 800}, "skew"),
         ({"throttle": 0.4, "recall": 0.8}, "sheds"),
     ],
 )
@@ -91,8 +94,46 @@ def test_a_target_that_cannot_be_met():
     assert target_note(None, records) is None
 
 
+def test_a_target_that_shedding_nearly_everything_does_not_meet():
+    """The kernel's time is that of all cells together, and may be much of a long micro-batch on a busy machine."""
+    shape = {"took": 6.0, "every": 6.0, "kernel": 3.0, "recall": 0.001}
+    first = advice(points(throttle=0.004, **shape), target=1.5)[0]
+    assert (first.rule, first.text) == (
+        "target",
+        "micro-batches take 6 s at a target of 1.5 s, although only 0.4 % of the joining is done: "
+        "shedding cannot make them shorter",
+    )
+    assert "target" not in rules(points(throttle=0.3, **shape), target=1.5)
+    assert "target" not in rules(points(throttle=0.004, **shape), target=5.5)
+
+
+@pytest.mark.parametrize(("recall", "level"), [(0.8, "note"), (0.2, "warning")])
+def test_an_overload_is_a_warning_where_most_results_are_lost(recall, level):
+    [one] = advice(points(throttle=0.4, recall=recall))
+    assert (one.rule, one.level) == ("sheds", level)
+    assert f"{recall:.0%}".replace("%", " %") in one.text
+
+
+@pytest.mark.parametrize(
+    ("urls", "found"),
+    [
+        (["Source, https://x/y", "Documentation, https://x/y/blob/v1/docs/index.md"], "https://x/y/blob/v1/docs/"),
+        # Before the first release; and without anything.
+        (["Documentation, https://x/OWNER/y/blob/v1/docs/index.md"], None),
+        (["Documentation, javascript:alert(1)"], None),
+        (None, None),
+    ],
+)
+def test_where_the_pages_are(urls, found, monkeypatch):
+    monkeypatch.setattr(module, "metadata", lambda name: SimpleNamespace(get_all=lambda key: urls))
+    assert docs_address.__wrapped__() == found
+
+
 def test_every_page_and_heading_exists():
     named = set(re.findall(r'"([\w-]+\.md(?:#[\w-]+)?)"', Path(module.__file__).read_text(encoding="utf-8")))
+    script = Path(module.__file__).parent / "static" / "console.js"
+    named |= set(re.findall(r'"([\w-]+\.md#[\w-]+)"', script.read_text(encoding="utf-8")))
+    assert "operations.md#when-something-breaks" in named
     named |= {f"streaming.md#{heading}" for heading in ("late-rows", "early-rows")}
     assert len(named) > 4
     for one in named:

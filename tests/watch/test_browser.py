@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -36,9 +39,13 @@ def browser():
 
 
 @pytest.fixture(scope="module")
-def watched(spark, tmp_path_factory):
+def state(tmp_path_factory):
+    return tmp_path_factory.mktemp("state")
+
+
+@pytest.fixture(scope="module")
+def watched(spark, state, tmp_path_factory):
     """Three live queries: one in order, one that fails, one with more to join than its target allows."""
-    folder = tmp_path_factory.mktemp("state")
 
     def side(rows):
         rate = spark.readStream.format("rate").option("rowsPerSecond", rows).load()
@@ -53,7 +60,7 @@ def watched(spark, tmp_path_factory):
         writer = frame.writeStream.format("noop").queryName(name).option("checkpointLocation", str(place))
         return writer.trigger(processingTime="2 seconds").start()
 
-    with dt.listen(spark, folder=folder, port=0) as listening:
+    with dt.listen(spark, folder=state, port=0) as listening:
         broken = side(5).selectExpr("IF(id >= 3, raise_error('the wheel came off'), id) AS id")
         queries = [
             start(joined(40, "10 seconds"), "payments"),
@@ -77,6 +84,29 @@ def until(condition, seconds=500):
     while not condition():
         assert time.monotonic() < deadline, "it did not happen"
         time.sleep(0.5)
+
+
+DOOMED = """
+import sys, time
+import dovetail as dt
+
+spark = dt.session("doomed", master="local[1]", driver_memory="512m")
+dt.listen(spark, folder=sys.argv[1])
+rate = spark.readStream.format("rate").option("rowsPerSecond", 20).load()
+query = rate.writeStream.format("noop").queryName("doomed").trigger(processingTime="1 second").start()
+time.sleep(900)
+"""
+
+
+@pytest.fixture(scope="module")
+def killed(watched, state):
+    """A query whose process and JVM were killed without warning, in the middle of its work."""
+    process = subprocess.Popen([sys.executable, "-c", DOOMED, str(state)], start_new_session=True)
+    try:
+        until(lambda: any('"batch"' in file.read_text() for file in state.glob("doomed-*.jsonl")))
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
 
 
 @pytest.fixture
@@ -121,16 +151,27 @@ def test_all_queries_at_a_glance(open_page, viewport, name):
     page = open_page(viewport)
     page.wait_for_selector("tr[data-job='broken'] .pill.failed")
     assert page.locator("tr[data-job='payments'] .pill.running").count() == 1
-    assert page.locator("#summary").inner_text() == "2 running, 1 failed"
+    assert page.locator("#summary").inner_text() == "2 running, 1 failed"  # before the test that kills another
     assert fits(page)
     picture(page, name)
 
 
-def test_a_killed_query_shows_as_failed_with_its_reason(open_page):
+def test_a_query_that_fails_shows_its_reason(open_page):
     page = open_page(WIDE)
     page.wait_for_selector("tr[data-job='broken'] .pill.failed")
     said = page.locator("tr[data-job='broken'] .said").inner_text()
     assert "the wheel came off" in said or "USER_RAISED_EXCEPTION" in said
+
+
+@pytest.mark.parametrize("viewport", [WIDE, NARROW], ids=["wide", "narrow"])
+def test_a_killed_query_shows_as_failed(open_page, killed, viewport):
+    page = open_page(viewport)
+    page.wait_for_selector("tr[data-job='doomed'] .pill.gone")
+    assert "failed" in page.locator("tr[data-job='doomed'] .pill").inner_text()
+    open_run(page, "doomed")
+    assert "killed" in page.locator("#warnings .error").inner_text()
+    assert page.locator("#chart-rates svg polyline, #chart-rates svg circle").count() > 0
+    assert fits(page)
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
@@ -138,7 +179,18 @@ def test_a_killed_query_shows_as_failed_with_its_reason(open_page):
 def test_charts_fill_and_an_overload_shows(open_page, viewport, scheme):
     page = open_page(viewport, scheme)
     open_run(page, "cameras")
-    for chart in ("rates", "latency", "lag", "duration", "kernel", "throttle", "state-rows", "state-bytes", "dropped"):
+    for chart in (
+        "rates",
+        "latency",
+        "lag",
+        "duration",
+        "kernel",
+        "throttle",
+        "state-rows",
+        "state-bytes",
+        "dropped",
+        "skew",
+    ):
         drawn = page.locator(f"#chart-{chart} svg").locator("polyline, polygon, circle")
         assert drawn.count() > 0, chart
     throttle = page.locator("#chart-throttle .key").inner_text()

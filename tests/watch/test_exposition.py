@@ -69,6 +69,21 @@ def test_gauges_and_states(samples):
     assert samples["dovetail_query_running", "failed", None, None] == 0
 
 
+def test_a_query_that_fails_again_and_again_has_few_series(tmp_path):
+    now = time.time()
+    for at in range(30):
+        end = {"kind": "end", "status": "failed", "error": "x", "time": made.iso(now - 300 + 10 * at)}
+        made.write(tmp_path / f"loops-{at}.jsonl", [made.start("loops", began=now - 305 + 10 * at), end])
+    store = Store(tmp_path / "history.sqlite3")
+    Collector(store, tmp_path).poll()
+    with reading(store.path) as sql:
+        body, _ = exposition(sql, now)
+    store.close()
+    failed = [line for line in body.decode().splitlines() if line.startswith("dovetail_query_failed{")]
+    assert len(failed) == 5
+    assert all(line.endswith(" 1.0") for line in failed)
+
+
 def test_histograms_only_rise(text):
     for family in text_string_to_metric_families(text):
         if family.type == "histogram":

@@ -19,7 +19,7 @@ from dovetail.watch.figures import FIGURES, point_of, together
 from dovetail.watch.files import CONTINUED, ProgressFile, files, read_records
 from dovetail.watch.histogram import add_spread, merge, packed, quantile, unpacked
 from dovetail.watch.history import MOST_POINTS, overview, run_details
-from dovetail.watch.records import record_of
+from dovetail.watch.records import record_of, tasks_record
 from dovetail.watch.store import DAY, HOUR, Store, read_points, reading
 
 
@@ -119,6 +119,40 @@ class TestReading:
         assert runs["killed"]["status"] == "gone"
         assert runs["elsewhere"]["status"] == "running"
 
+    def test_a_query_that_fails_again_and_again_hides_no_other(self, store, folder):
+        now = time.time()
+        for at in range(250):
+            began = now - 3000 + 10 * at
+            end = {"kind": "end", "status": "failed", "error": f"no disk, {at}", "time": made.iso(began + 5)}
+            made.write(folder / f"loops-{at}.jsonl", [made.start("loops", began=began), end])
+        made.write(folder / "loops-now.jsonl", [made.start("loops", began=now - 1)])
+        # Two of one name may run at once: both are there.
+        made.write(folder / "loops-other.jsonl", [made.start("loops", began=now - 2)])
+        made.steady(folder, "steady")
+        collected(store, folder)
+        with reading(store.path) as sql:
+            runs = overview(sql, now)["runs"]
+        assert sorted((run["job"], run["status"]) for run in runs) == [
+            ("loops", "running"), ("loops", "running"), ("steady", "running"),
+        ]  # fmt: skip
+        newest = max((run for run in runs if run["job"] == "loops"), key=lambda run: run["started"])
+        assert (newest["earlier"], newest["earlier_failed"]) == (250, 250)
+        others = details(store, "steady")["others"], details(store, "loops")["others"]
+        assert others[0] == []
+        assert (len(others[1]), others[1][1]["error"]) == (10, "no disk, 249")
+
+    def test_how_far_a_batch_job_is(self, store, folder):
+        with ProgressFile("prices", "batch", folder=folder) as run:
+            run.write(tasks_record(3, 40))
+            collector = collected(store, folder)
+            assert seen(store)["prices"]["tasks"] == [3, 40]
+            assert details(store, "prices")["run"]["last"] == {"tasks": [3, 40]}
+            run.write({"kind": "batch", "batch": 0, "seconds": 2.0, "counters": {"results": 7}})
+            run.status = "finished"
+        collector.poll()
+        found = seen(store)["prices"]
+        assert (found["tasks"], found["results"]) == (None, 7)
+
     def test_a_batch_job_is_there_while_it_runs(self, store, folder):
         with ProgressFile("prices", "batch", folder=folder, plan="theta join") as run:
             collector = collected(store, folder)
@@ -137,6 +171,7 @@ class TestReading:
             '{"kind": "batch", "seconds": -1e300, "time": "9999-99-99", "event": {"max": "0001-01-01T00:00:00Z"}}',
             '{"kind": "start", "job": ["x"], "pid": -1, "time": 7, "target": {}}',
             '{"kind": "end", "status": {"a": 1}, "error": ["x"]}',
+            '{"kind": "tasks", "done": "x", "total": [1], "time": 5}',
             "\x00\xff" * 50,
         ],
     )  # fmt: skip
@@ -214,6 +249,19 @@ class TestFigures:
             "A": [20_000] * len(series["time"]),
             "B": [12_000] * len(series["time"]),
         }
+
+    def test_a_chart_has_no_peak_where_it_begins_or_ends(self, store, folder):
+        """The first point has no predecessor, and the last one may be of fewer micro-batches than the others."""
+        now, every = time.time(), 2.0
+        began = [now - 601 * every + every * at for at in range(601)]
+        records = [record_of(made.report(at, one, rows=1000, took=0.1, late_A=10)) for at, one in enumerate(began)]
+        made.write(folder / "even.jsonl", [made.start("even", began=began[0]), *records])
+        collected(store, folder)
+        for seconds in (900, 3600):
+            series = details(store, "even", seconds)["series"]
+            whole = slice(None) if seconds == 900 else slice(1, -1)
+            for name, wanted in (("input_rate", 500.0), ("late", 5.0), ("evicted", 500.0)):
+                assert series[name][whole] == pytest.approx([wanted] * len(series[name][whole]), rel=0.05)
 
     def test_where_the_time_goes_adds_up(self, store, folder):
         made.steady(folder, took=2.0)

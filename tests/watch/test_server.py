@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import re
 import socket
 import threading
 import time
@@ -59,7 +60,12 @@ def ask(serving, path, *, method="GET", **headers):
 
 
 def test_the_page_and_its_parts(serving):
-    for path, kind in (("/", "text/html"), ("/console.js", "text/javascript"), ("/console.css", "text/css")):
+    for path, kind in (
+        ("/", "text/html"),
+        ("/charts.js", "text/javascript"),
+        ("/console.js", "text/javascript"),
+        ("/console.css", "text/css"),
+    ):
         answer, body = ask(serving, path)
         assert (answer.status, answer.headers["Content-Type"].split(";")[0]) == (200, kind)
         assert body
@@ -71,11 +77,12 @@ def test_the_page_and_its_parts(serving):
     # Nothing from the internet, no script and no style in the page.
     assert "http" not in page
     assert "<style" not in page
-    assert page.count("<script") == page.count('<script src="/console.js"')
+    assert page.count("<script") == len(re.findall(r'<script src="/(charts|console)\.js" defer></script>', page)) == 2
 
 
 def test_the_script_sets_text_and_no_markup(serving):
-    script = ask(serving, "/console.js")[1].decode()
+    script = "".join(ask(serving, f"/{name}.js")[1].decode() for name in ("charts", "console"))
+    assert "textContent" in script
     for way in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function("):
         assert way not in script
 

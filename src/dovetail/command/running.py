@@ -27,12 +27,14 @@ from dovetail.jobs.read import check_paths
 from dovetail.plan.rendering import folded
 from dovetail.watch.advice import target_note
 from dovetail.watch.files import ProgressFile
-from dovetail.watch.records import Record
+from dovetail.watch.records import Record, tasks_record
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from dovetail.jobs.build import BuiltJob
+
+_WRITE_TASKS_EVERY = 1.0
 
 
 def explain_job(console: Console, job: Job, log: Path, *, sample: bool = False) -> None:
@@ -115,7 +117,7 @@ def _run_batch(console: Console, built: BuiltJob, run: ProgressFile, stop: threa
     pool = ThreadPoolExecutor(1)
     try:
         done = pool.submit(built.write)
-        _wait(console, built, done, stop)
+        _wait(console, built, done, stop, run)
         if stop.is_set() and not _ended(console, built, done):
             run.status = "stopped"
             raise Stopped("stopped before the job was done; the next run starts over")
@@ -144,10 +146,14 @@ def _ended(console: Console, built: BuiltJob, done: Future[None]) -> bool:
     return done.exception() is None
 
 
-def _wait(console: Console, built: BuiltJob, done: Future[None], stop: threading.Event) -> None:
-    """Show the tasks of a batch job until it is done or to stop.  The main thread waits, because signals reach it."""
+def _wait(console: Console, built: BuiltJob, done: Future[None], stop: threading.Event, run: ProgressFile) -> None:
+    """Show and write the tasks of a batch job until it is done or to stop.
+
+    The main thread waits, because signals reach it.
+    """
     from dovetail.spark.queries import running_tasks
 
+    written, last = (0, 0), time.monotonic()
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
         shown = progress.add_task("running", total=None)
@@ -156,6 +162,9 @@ def _wait(console: Console, built: BuiltJob, done: Future[None], stop: threading
             if counted is not None and counted[1]:
                 finished, total = counted
                 progress.update(shown, completed=finished, total=total, description=f"{finished} of {total} tasks")
+                if counted != written and time.monotonic() - last > _WRITE_TASKS_EVERY:
+                    written, last = counted, time.monotonic()
+                    run.write(tasks_record(finished, total))
 
 
 def _counters(console: Console, counters: Mapping[str, Any]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -27,6 +28,8 @@ from dovetail.watch.records import Record
 from dovetail.watch.serving import Serving
 from dovetail.watch.writer import RunWriter
 
+_CLASS = re.compile(r"^(?:[a-z]\w*\.)+\w+: ")
+"""The name of Java's class before what Spark says of an error."""
 _UNWATCHED = "unwatched"
 """The status of a query that goes on after its listener has stopped."""
 _LAST_EVENTS = 3.0
@@ -52,7 +55,9 @@ class _Listener(StreamingQueryListener):
 
     def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:  # noqa: N802 - Spark's name
         said = event.exception
-        ending = {"status": "failed", "error": brief(Exception(said))} if said else {"status": "finished"}
+        ending = (
+            {"status": "failed", "error": _CLASS.sub("", brief(Exception(said)))} if said else {"status": "finished"}
+        )
         self._writer.put("end", str(event.runId), ending)
 
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, metadata
 
 from dovetail.reports import unmet_target
 from dovetail.watch.figures import Point, number
@@ -18,6 +20,9 @@ FEWEST = 6
 """Micro-batches with rows that a trend takes."""
 _BUSY = 0.95
 _SOME = 0.01
+_SKEWED = 3.0
+_NEARLY_NOTHING = 0.05
+_MOST_ARE_LOST = 0.5
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,20 @@ class Advice:
     """A page of the docs, with the heading."""
     level: str = "warning"
     """``error``, ``warning`` or ``note``."""
+
+
+@cache
+def docs_address() -> str | None:
+    """Where the pages of this version are, as the package says; None where it does not, or not yet."""
+    try:
+        urls = metadata("dovetail-spark").get_all("Project-URL") or []
+    except PackageNotFoundError:
+        # Shipped as an archive.
+        return None
+    found = [address.strip() for name, _, address in (url.partition(",") for url in urls) if name == "Documentation"]
+    # Before the first release the address has a word in capitals where its owner will be.
+    fitting = [one for one in found if one.startswith("https://") and "/OWNER/" not in one]
+    return fitting[0].rpartition("/")[0] + "/" if fitting else None
 
 
 def advice(points: Sequence[Point], *, target: float | None = None) -> list[Advice]:
@@ -45,9 +64,35 @@ def advice(points: Sequence[Point], *, target: float | None = None) -> list[Advi
     busy = [point for point in points if point["rows"]]
     found = [] if len(busy) < FEWEST else [one for rule in _RULES for one in rule(busy)]
     note = unmet_target(target, [(point["took"] / 1000, _kernel(point)) for point in busy])
+    note = note or _spent_target(target, busy[-FEWEST:])
     if note is not None:
         found.insert(0, Advice("target", note, "shedding.md#when-the-target-cannot-be-met"))
     return found
+
+
+def _spent_target(target: float | None, last: Sequence[Point]) -> str | None:
+    """What to say of a join that sheds next to everything, and whose micro-batches are too long all the same."""
+    throttles = _known(last, "throttle")
+    if target is None or len(throttles) < FEWEST or max(throttles) > _NEARLY_NOTHING:
+        return None
+    took = [point["took"] / 1000 for point in last]
+    if min(took) <= 1.2 * target:
+        return None
+    done = f"micro-batches take {statistics.median(took):.3g} s at a target of {target:g} s, although only"
+    return f"{done} {_part(statistics.mean(throttles))} of the joining is done: shedding cannot make them shorter"
+
+
+def _part(value: float) -> str:
+    """A part of something in percent; of a small one not 0 %.
+
+    Examples
+    --------
+    >>> _part(0.634), _part(0.0123), _part(0.0004)
+    ('63 %', '1.2 %', 'less than 0.1 %')
+    """
+    if value < 0.001:
+        return "less than 0.1 %"
+    return f"{100 * value:.1f} %" if value < 0.0995 else f"{100 * value:.0f} %"
 
 
 def _kernel(point: Point) -> float | None:
@@ -124,9 +169,11 @@ def _sheds(points: Sequence[Point]) -> Iterator[Advice]:
     throttles = _known(last, "throttle")
     if throttles and statistics.mean(throttles) < 0.99:
         recalls = _known(last, "recall")
-        found = f", and about {statistics.mean(recalls):.0%} of the results are found" if recalls else ""
-        text = f"overload: {statistics.mean(throttles):.0%} of the full work is done{found}"
-        yield Advice("sheds", text, "shedding.md", "note")
+        recall = statistics.mean(recalls) if recalls else None
+        found = "" if recall is None else f", and {_part(recall)} of the results are found, by its own estimate"
+        text = f"overload: {_part(statistics.mean(throttles))} of the full work is done{found}"
+        level = "note" if recall is None or recall >= _MOST_ARE_LOST else "warning"
+        yield Advice("sheds", text, "shedding.md", level)
 
 
 def _standing_watermark(points: Sequence[Point]) -> Iterator[Advice]:
@@ -165,7 +212,7 @@ def _late_rows(points: Sequence[Point]) -> Iterator[Advice]:
 
 def _skewed(points: Sequence[Point]) -> Iterator[Advice]:
     known = _known(points, "skew")[-FEWEST:]
-    if len(known) == FEWEST and statistics.median(known) > 4:
+    if len(known) == FEWEST and statistics.median(known) > _SKEWED:
         text = f"the fullest cell gets {statistics.median(known):.1f} times the rows of an average one"
         yield Advice("skew", text, "tuning.md")
 

@@ -148,6 +148,8 @@ class Collector:
             elif kind == "batch":
                 points.append(point_of(record, now=now))
                 last = record
+            elif kind == "tasks":
+                keep_tasks(sql, run, record, now)
             elif kind == "plan":
                 sql.execute(
                     "UPDATE runs SET plan = ?, target = ? WHERE id = ?",
@@ -226,6 +228,16 @@ def begin_run(sql: sqlite3.Connection, start: Record, now: float) -> int:
     )  # fmt: skip
     [(run,)] = sql.execute("SELECT id FROM runs WHERE key = ?", (key,)).fetchall()
     return int(run)
+
+
+def keep_tasks(sql: sqlite3.Connection, run: int, record: Record, now: float) -> None:
+    """Keep how far a batch job is, in place of what its end will say."""
+    done, total = number(record.get("done")), number(record.get("total"))
+    seen = seconds_of(record.get("time")) or now
+    sql.execute(
+        "UPDATE runs SET seen = MAX(seen, ?), last = ? WHERE id = ? AND mode = 'batch'",
+        (seen, json.dumps({"tasks": [done, total]}), run),
+    )
 
 
 def end_run(sql: sqlite3.Connection, run: int, end: Record, now: float) -> None:

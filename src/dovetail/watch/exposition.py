@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 _AFTER = 3600.0
+_NEWEST = 5
+"""So many runs of a name: a query that fails and starts again every ten seconds would make thousands of series."""
 LABELS = ("query", "run")
 
 _COUNTERS = {
@@ -84,9 +86,11 @@ class _Run:
 
 def _runs(sql: sqlite3.Connection, now: float) -> list[_Run]:
     rows = sql.execute(
-        "SELECT id, job, key, status, started, seen, totals, advice FROM runs "
-        "WHERE mode = 'stream' AND (status = ? OR MAX(seen, ifnull(ended, 0)) >= ?) ORDER BY id",
-        (RUNNING, now - _AFTER),
+        "SELECT id, job, key, status, started, seen, totals, advice FROM (SELECT *, "
+        "ROW_NUMBER() OVER (PARTITION BY job ORDER BY started DESC, id DESC) AS place FROM runs "
+        "WHERE mode = 'stream' AND (status = ? OR MAX(seen, ifnull(ended, 0)) >= ?)) "
+        "WHERE status = ? OR place <= ? ORDER BY id",
+        (RUNNING, now - _AFTER, RUNNING, _NEWEST),
     ).fetchall()
     return [_Run(sql, row) for row in rows]
 

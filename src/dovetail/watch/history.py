@@ -14,6 +14,7 @@ from dovetail.watch.store import RAW, read_points
 
 MOST_POINTS = 240
 MOST_RUNS = 200
+_MOST_OTHERS = 10
 _RECENT = 86400.0
 _COURSE = 1800.0
 _JUST_NOW = 3600.0
@@ -29,14 +30,30 @@ Answer = dict[str, Any]
 def overview(sql: sqlite3.Connection, now: float) -> Answer:
     """All runs that go on or ended within a day: their state, last figures and course of the last half hour."""
     rows = sql.execute(
-        f"SELECT {_RUN} FROM runs WHERE status = 'running' OR MAX(seen, ifnull(ended, 0)) >= ? "
+        # One row for each name: a query that fails and is started again, and again, must not hide all others.
+        f"SELECT {_RUN}, place, over, failures FROM (SELECT *, "
+        "ROW_NUMBER() OVER (PARTITION BY job, mode ORDER BY started DESC, id DESC) AS place, "
+        "SUM(status != 'running') OVER (PARTITION BY job, mode) AS over, "
+        "SUM(status IN ('failed', 'gone')) OVER (PARTITION BY job, mode) AS failures "
+        "FROM runs WHERE status = 'running' OR MAX(seen, ifnull(ended, 0)) >= ?) "
+        "WHERE place = 1 OR status = 'running' "
         # Whoever is woken at night looks for what failed just now.
         "ORDER BY status IN ('failed', 'gone') AND ended >= ? DESC, status = 'running' DESC, "
         "MAX(seen, ifnull(ended, 0)) DESC LIMIT ?",
         (now - _RECENT, now - _JUST_NOW, MOST_RUNS),
     ).fetchall()
-    runs = [_run(row) for row in rows]
+    runs = []
+    for *known, place, over, failures in rows:
+        run = _run(tuple(known))
+        runs.append(run | _before(place, over, failures, run["status"]))
     return {"now": now, "runs": [run | _glance(sql, run, now) for run in runs]}
+
+
+def _before(place: int, over: int, failures: int, status: str) -> Answer:
+    """How many runs of a name ended before this one, and how many of them failed; the newest run has it."""
+    if place > 1:
+        return {"earlier": 0, "earlier_failed": 0}
+    return {"earlier": over - (status != "running"), "earlier_failed": failures - (status in ("failed", "gone"))}
 
 
 def _run(row: tuple[Any, ...]) -> Answer:
@@ -46,7 +63,10 @@ def _run(row: tuple[Any, ...]) -> Answer:
 
 def _glance(sql: sqlite3.Connection, run: Answer, now: float) -> Answer:
     if run["mode"] == "batch":
-        return {"course": [], "figures": None}
+        [(last,)] = sql.execute("SELECT last FROM runs WHERE id = ?", (run["id"],)).fetchall()
+        known = json.loads(last) if last else {}
+        counters = known.get("counters") or {}
+        return {"course": [], "figures": None, "tasks": known.get("tasks"), "results": counters.get("results")}
     found = sql.execute(
         "SELECT time, batches, rows, results, took, held_rows, held_bytes, throttle, recall, clock_lag, latency "
         "FROM points WHERE level = 60 AND run = ? AND time >= ? ORDER BY time",
@@ -101,10 +121,21 @@ def run_details(sql: sqlite3.Connection, run: int, seconds: int, now: float) -> 
         "now": now,
         "until": until,
         "run": _run(tuple(known)) | {"plan": plan, "target": target, "last": json.loads(last) if last else None},
+        "others": _others(sql, _run(tuple(known))),
         "level": level,
         "series": _series(points, level, now),
         "total": _total(points),
     }
+
+
+def _others(sql: sqlite3.Connection, run: Answer) -> list[Answer]:
+    """The newest of the other runs of this name."""
+    found = sql.execute(
+        "SELECT id, status, started, ended, error FROM runs WHERE job = ? AND mode = ? AND id != ? "
+        "ORDER BY started DESC, id DESC LIMIT ?",
+        (run["job"], run["mode"], run["id"], _MOST_OTHERS),
+    )
+    return [dict(zip(("id", "status", "started", "ended", "error"), row, strict=True)) for row in found]
 
 
 def _series(points: list[Point], level: int, now: float) -> dict[str, list[Any]]:
@@ -118,7 +149,7 @@ def _series(points: list[Point], level: int, now: float) -> dict[str, list[Any]]
         part = points[at : at + several]
         total = together(part)
         if level == RAW:
-            span = total["time"] - before if before is not None else part[0]["took"] / 1000
+            span = total["time"] - before if before is not None else _first_span(points, several)
             before = total["time"]
         else:
             span = sum(_span(point["time"], level, now) for point in part)
@@ -129,6 +160,16 @@ def _series(points: list[Point], level: int, now: float) -> dict[str, list[Any]]
             for alias in inputs:
                 by_input[name][alias].append(total["inputs"].get(alias, [None] * len(INPUT_FIGURES))[position])
     return {**series, "inputs": by_input}  # type: ignore[dict-item]
+
+
+def _first_span(points: list[Point], several: int) -> float:
+    """Seconds that the first of the points stands for: nobody knows when the one before it ended.
+
+    As long as the next ones, so that a short micro-batch after a pause is no peak of the rate.
+    """
+    first, following = points[:several], points[several : 2 * several]
+    took = (first[-1]["time"] - first[0]["time"]) + first[0]["took"] / 1000
+    return float(max(took, following[-1]["time"] - first[-1]["time"])) if following else float(took)
 
 
 def _drawn(point: Point, span: float) -> dict[str, Any]:
@@ -157,7 +198,8 @@ def _drawn(point: Point, span: float) -> dict[str, Any]:
         "kernel": each("kernel"),
         **{name: _seconds(value(name)) for name in ("lag", "clock_lag", "watermark_lag")},
         **{f"latency_{name}": _short(_seconds(quantile(latency, part))) for name, part in QUANTILES.items()},
-        **{name: value(name) for name in ("behind", "held_rows", "held_bytes", "late", "early", "evicted", "skew")},
+        **{name: value(name) for name in ("behind", "held_rows", "held_bytes", "skew")},
+        **{name: rate(name) for name in ("late", "early", "evicted")},
         **{name: _short(value(name)) for name in ("throttle", "recall", "recall_low", "recall_high")},
     }
 

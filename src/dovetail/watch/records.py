@@ -1,17 +1,17 @@
 """Progress records: what a run says of itself, one JSON record at a time.
 
 A run has a ``start``, a ``batch`` for every micro-batch and an ``end``; a ``plan`` comes where the start could not
-know it yet.
+know it yet, and ``tasks`` while a batch job runs.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
-from dovetail.errors import is_whole
+from dovetail.errors import is_whole, visible
 from dovetail.reports import observations, over_sources
 
 Record = dict[str, Any]
@@ -37,8 +37,13 @@ def read_json(line: str | bytes) -> Any:
     --------
     >>> read_json(r'{"host": "\ud800 node"}'), read_json(r'"\ud83d\ude00"') == chr(0x1F600)
     ({'host': '? node'}, True)
+
+    Controls, which a terminal would obey, become question marks, too:
+
+    >>> read_json(r'{"job": "a\u001b[2J"}')
+    {'job': 'a?[2J'}
     """
-    found = json.loads(line)
+    found = _shown(json.loads(line))
     if not (b"\\ud" in line.lower() or b"\xed" in line if isinstance(line, bytes) else "\\ud" in line.lower()):
         return found
     text = json.dumps(found, ensure_ascii=False)
@@ -46,6 +51,16 @@ def read_json(line: str | bytes) -> Any:
         text.encode()
     except UnicodeEncodeError:
         return json.loads(text.encode("utf-8", "replace"))
+    return found
+
+
+def _shown(found: Any) -> Any:
+    if isinstance(found, str):
+        return visible(found)
+    if isinstance(found, list):
+        return [_shown(one) for one in found]
+    if isinstance(found, dict):
+        return {visible(name): _shown(one) for name, one in found.items()}
     return found
 
 
@@ -93,6 +108,12 @@ def record_of(report: Mapping[str, Any]) -> Record:
     return {**record, **{name: counters[name] for name in _PICKED if name in counters}}
 
 
+def tasks_record(done: int, total: int) -> Record:
+    """How far a batch job is: the tasks of the stages that run now."""
+    now = datetime.now(UTC).isoformat(timespec="milliseconds")
+    return {"kind": "tasks", "time": now, "done": done, "total": total}
+
+
 def _number(value: object) -> float | None:
     # Spark writes "NaN" and "Infinity" for a first micro-batch.
     return float(value) if isinstance(value, int | float) and abs(value) < float("inf") else None
@@ -119,11 +140,33 @@ def _written(report: Mapping[str, Any]) -> int | None:
 
 
 def _behind(report: Mapping[str, Any]) -> float | None:
-    """How many rows the sources hold that the query has not read, if they say so, as Kafka does."""
+    """How many rows the sources hold that the query has not read, if they say so, as Kafka does.
+
+    Kafka's source reports the average of its partitions; how many they are stands in its offsets.
+    """
     found = [
-        _number(float(source["metrics"]["avgOffsetsBehindLatest"]))
+        known * max(1, _partitions(source.get("latestOffset") or source.get("endOffset")))
         for source in report.get("sources") or []
-        if "avgOffsetsBehindLatest" in (source.get("metrics") or {})
+        if (known := _number_of((source.get("metrics") or {}).get("avgOffsetsBehindLatest"))) is not None
     ]
-    known = [value for value in found if value is not None]
-    return max(known) if known else None
+    return sum(found) if found else None
+
+
+def _number_of(text: object) -> float | None:
+    """Spark writes the metrics of a source as text."""
+    try:
+        return None if text is None else _number(float(str(text)))
+    except ValueError:
+        return None
+
+
+def _partitions(offsets: object) -> int:
+    """The partitions of all topics in Kafka's offsets, ``{"topic": {"0": 12, "1": 7}}``, or JSON text of that."""
+    if isinstance(offsets, str):
+        try:
+            offsets = json.loads(offsets)
+        except (ValueError, RecursionError):
+            return 0
+    if not isinstance(offsets, Mapping):
+        return 0
+    return sum(len(topic) for topic in offsets.values() if isinstance(topic, Mapping))

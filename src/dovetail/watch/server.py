@@ -1,4 +1,4 @@
-"""The page over HTTP: three files that never change, the figures as JSON, and metrics for Prometheus.
+"""The page over HTTP: files that never change, the figures as JSON, and metrics for Prometheus.
 
 It reads and nothing else: GET and HEAD.  What a request names is looked up in a table of answers, or among the names of
 the progress files, so no path from outside reaches the file system.
@@ -22,6 +22,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from dovetail.errors import SetupError
 from dovetail.watch.access import COOKIE, Access
+from dovetail.watch.advice import docs_address
 from dovetail.watch.exposition import exposition
 from dovetail.watch.files import files as progress_files
 from dovetail.watch.history import RANGES, overview, run_details
@@ -32,6 +33,7 @@ LOGGER = logging.getLogger("dovetail.watch")
 _FILES = {
     "/": ("index.html", "text/html; charset=utf-8"),
     "/console.css": ("console.css", "text/css; charset=utf-8"),
+    "/charts.js": ("charts.js", "text/javascript; charset=utf-8"),
     "/console.js": ("console.js", "text/javascript; charset=utf-8"),
     "/icon.svg": ("icon.svg", "image/svg+xml"),
 }
@@ -184,7 +186,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _overview(sql: sqlite3.Connection, query: Query) -> Answer:
-    return _json(overview(sql, time.time()))
+    return _json(overview(sql, time.time()) | {"docs": docs_address()})
 
 
 def _run(sql: sqlite3.Connection, query: Query) -> Answer:
@@ -193,7 +195,11 @@ def _run(sql: sqlite3.Connection, query: Query) -> Answer:
         text = f"accepted: id= the number of a run, range= one of {', '.join(RANGES)}\n"
         return HTTPStatus.BAD_REQUEST, text.encode(), _TEXT
     found = run_details(sql, int(number), RANGES[span], time.time())
-    return (HTTPStatus.NOT_FOUND, b"there is no such run\n", _TEXT) if found is None else _json(found)
+    return (
+        (HTTPStatus.NOT_FOUND, b"there is no such run\n", _TEXT)
+        if found is None
+        else _json(found | {"docs": docs_address()})
+    )
 
 
 def _metrics(sql: sqlite3.Connection, query: Query) -> Answer:
