@@ -7,7 +7,10 @@ raises is a fault, and so is whatever takes longer than `LIMIT`, or writes outsi
 from __future__ import annotations
 
 import contextlib
+import io
+import json
 import re
+import shutil
 import signal
 import sqlite3
 import tempfile
@@ -15,13 +18,23 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 
-from dovetail.checkpoints import CheckpointHeader, check_headers
+import pyarrow as pa
+from rich.console import Console
+
+from dovetail.checkpoints import HEADER, CheckpointHeader, check_headers
+from dovetail.columns.segments import pack
+from dovetail.command.state import show
 from dovetail.conditions.durations import duration as read_duration
 from dovetail.conditions.nearness import parse_nearness
 from dovetail.conditions.predicates import parse
-from dovetail.errors import DovetailError
+from dovetail.conditions.selection import Row, read_item, split_items
+from dovetail.contents import DescribeCells
+from dovetail.errors import DovetailError, visible
+from dovetail.families.window.rerouting import Rerouting
 from dovetail.inventory import HeldInput, StateLayout
 from dovetail.jobs.read import read_job
+from dovetail.moving import ROUTED, TakeApart
+from dovetail.spark.checkpoint_files import CheckpointFiles
 from dovetail.statements.syntax.commands import read_command
 from dovetail.statements.syntax.parameters import bind
 from dovetail.statements.syntax.statement import read_statement
@@ -37,6 +50,7 @@ LIMIT = 20.0
 """Seconds for one input; the slowest that is not a fault takes a tenth of one."""
 COLUMNS = {"A": ("id", "k", "v", "ts"), "B": ("id", "k", "v", "ts"), "C": ("id", "x y", "v")}
 NOW = 1_772_366_400.0
+NOW_MICROS = 1_772_366_400_000_000
 
 
 class HangError(Exception):
@@ -77,6 +91,14 @@ def condition(data: bytes) -> None:
     for read in (parse, parse_nearness):
         with contextlib.suppress(DovetailError):
             read(text, COLUMNS)
+
+
+def selection(data: bytes) -> None:
+    """Read what a call selects."""
+    row = Row(COLUMNS, list(COLUMNS))
+    with contextlib.suppress(DovetailError):
+        for item in split_items(_text(data)):
+            read_item(item, row)
 
 
 def duration(data: bytes) -> None:
@@ -133,8 +155,85 @@ def header(data: bytes) -> None:
             read(data)
 
 
+_SPLIT = b"\n%%\n"
+"""Between the parts of an input that is several files or segments."""
+_LOGS = ("metadata", "offsets/0", "offsets/1", "commits/0", "commits/1", "sources/0/0")
+
+
+def logs(data: bytes) -> None:
+    """Read the files beside the state of a checkpoint, and lay them down in another folder."""
+    with tempfile.TemporaryDirectory() as place:
+        folder, into = Path(place) / "old", Path(place) / "new"
+        for name, content in zip(_LOGS, data.split(_SPLIT), strict=False):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)
+        for sources in (None, [1, None, 0]):
+            with contextlib.suppress(DovetailError):
+                files = CheckpointFiles(folder)
+                batch = files.check()
+                files.settings(batch)
+                files.watermark(batch)
+                files.sources(batch)
+                files.begin(into)
+                files.copy_logs(into, batch, 3, sources)
+                files.finish(into)
+            shutil.rmtree(into, ignore_errors=True)
+        assert {one.name for one in Path(place).iterdir()} <= {"old"}
+
+
+def contents(data: bytes) -> None:
+    """Show a cell of a checkpoint, a header and segments by their names, and divide its rows among other cells."""
+    header, *parts = data.split(_SPLIT)
+    segments = [(HEADER, header)]
+    segments += [(_text(name), content) for name, content in zip(parts[::2], parts[1::2], strict=False)]
+    batch = pa.RecordBatch.from_pylist(
+        [
+            {"operator": 0, "partition": 0, "cell": 3, "name": name, "segment": content, "watermark": NOW_MICROS}
+            for name, content in segments
+        ]
+    )
+    with contextlib.suppress(DovetailError):
+        for found in DescribeCells(samples=2)([batch]):
+            console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=200)
+            show(console, found.to_pylist(), cells=True)
+            # Spark's row is a dictionary of the same.
+            printed = console.file.getvalue()  # type: ignore[attr-defined]
+            assert visible(printed) == printed
+    with contextlib.suppress(DovetailError):
+        layout = CheckpointHeader.read(header).layout
+        if layout is not None and layout.family in ROUTED:
+            for piece in TakeApart(Rerouting(layout))([batch]):
+                piece.validate(full=True)
+
+
+def _cell(family: str) -> bytes:
+    """What a cell of an as-of or window join has stored, all of it right."""
+    rows = pa.RecordBatch.from_pydict({
+        "0": pa.array([1, 2, 3]), "1": pa.array(["a", "b", None]),
+        "2": pa.array([NOW_MICROS, NOW_MICROS + 5, None], pa.timestamp("us", "UTC")),
+    })  # fmt: skip
+    held = tuple(HeldInput(name, ("id", "k", "ts"), 2, 5_000_000) for name in "AB")
+    if family == "asof":
+        layout = StateLayout("asof", held)
+        parts = [b"L/1", bytes(pack(rows)), b"R/2", bytes(pack(rows))]
+    else:
+        facts = {
+            "hull": [[[0, 0], [-5, 5]], [[-5, 5], [0, 0]]], "delays": [0, 0], "idle": None, "core": [0, 1],
+            "extras": [], "cells": 4, "tasks": 2,
+            "routing": {"classes": [{"kind": "int", "columns": [0, 0]}], "sliced": False, "grid": None},
+            "flagged": [], "preserved": [], "optional": [], "sheds": None, "judged": False,
+        }  # fmt: skip
+        layout = StateLayout("window", held, facts)
+        about = json.dumps({"tops": [NOW_MICROS, None], "segments": []}).encode()
+        head = pa.RecordBatch.from_pydict({"none": pa.array([], pa.int64())}).replace_schema_metadata({b"about": about})
+        parts = [b"head", bytes(pack(head)), b"0/0a", bytes(pack(rows)), b"1/0b", bytes(pack(rows))]
+    join = "an as-of join" if family == "asof" else "a window join"
+    return _SPLIT.join([CheckpointHeader.of({"join": join, "inputs": "A, B"}, layout).stored(), *parts])
+
+
 TARGETS: dict[str, Callable[[bytes], None]] = {
-    target.__name__: target for target in (job, condition, duration, statement, progress, header)
+    target.__name__: target
+    for target in (job, condition, selection, duration, statement, progress, header, logs, contents)
 }
 
 
@@ -154,6 +253,11 @@ def seeds(name: str) -> Iterable[bytes]:
         old = _HEADER.stored().replace(b"10 s", b"20 s")
         short = _HEADER.stored().replace(b'"inputs": [', b'"others": [')
         return [_HEADER.stored(), old, short, b'{"format": 1}', b'{"format": 2, "join": {"join": "a window join"}}']
+    if name == "logs":
+        spark = ROOT / "tests" / "checkpoints" / "format-2" / "window" / "checkpoint"
+        return [_SPLIT.join((spark / one).read_bytes() for one in _LOGS)]
+    if name == "contents":
+        return [_cell("asof"), _cell("window")]
     if name == "duration":
         return [b"10 seconds", b"INTERVAL '1 02:03:04.5' DAY TO SECOND", b"1 hour 30 minutes", b"-3 ms", b"P1DT2H"]
     blocks = [
@@ -165,5 +269,12 @@ def seeds(name: str) -> Iterable[bytes]:
         "A.k = B.k AND A.ts BETWEEN B.ts - INTERVAL 5 SECONDS AND B.ts",
         "ABS(A.v - B.v) <= 3 OR NOT (A.id < B.id) AND C.`x y` IN (1, 2.5e3, 'a''b')",
         "SQRT(POWER(A.v - B.v, 2) + POWER(A.k - B.k, 2)) < 7 AND (A.id, A.k) = (B.id, B.k)",
+        "A.(k - B.v) < B.k",
     ]
+    if name == "selection":
+        return [
+            b"A.id, B.v - A.v AS gap, C.*",
+            b"A.k.(v), *, count(*), A.`k` b, struct(A.*)",
+            *map(str.encode, conditions),
+        ]
     return [text.encode() for text in (conditions if name == "condition" else [*blocks, *conditions])]

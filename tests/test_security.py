@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import ast
 import importlib.util
+import io
+import json
 import os
+import pickle
 import stat
 import tempfile
 import threading
 import time
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
+from rich.console import Console
 
 import dovetail as dt
+from dovetail.checkpoints import CheckpointHeader
+from dovetail.columns.segments import pack
+from dovetail.columns.stored import opened, read_as_state
+from dovetail.command.state import show
+from dovetail.command.view import run_view
 from dovetail.conditions.predicates import parse
-from dovetail.errors import JobError, PredicateError, StatementError
+from dovetail.errors import CheckpointError, JobError, PredicateError, StatementError
 from dovetail.families.bestmatch.paper import pages
 from dovetail.jobs import read_job
+from dovetail.spark.checkpoint_files import CheckpointFiles
 from dovetail.spark.runtime import session as session_module
 from dovetail.spark.runtime.session import build_conf
+from dovetail.spark.writing import writing_session
 from dovetail.statements.syntax.statement import read_statement
+from dovetail.watch.files import read_records
 
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "dovetail"
@@ -113,6 +127,146 @@ def test_statements_that_are_no_query_are_refused(text):
 def test_conditions_are_conditions(text):
     with pytest.raises(PredicateError):
         parse(text, {"R": ["x"], "S": ["x"]})
+
+
+# --- checkpoints -----------------------------------------------------------------------------------------------------
+
+WHOLE = {
+    "metadata": '{"id":"75aa3ab8-224b-4f1d-9e31-68ed13406213"}',
+    "offsets/0": 'v1\n{"batchWatermarkMs":5,"conf":{"spark.sql.shuffle.partitions":"2"}}\n{"logOffset":0}',
+    "commits/0": 'v1\n{"nextBatchWatermarkMs":5}',
+    "sources/0/0": 'v1\n{"path":"file:///data/a","timestamp":1,"batchId":0}',
+}
+
+
+def laid_down(folder: Path, **changed: str) -> CheckpointFiles:
+    """The logs of a checkpoint, some of them changed."""
+    for name, text in {**WHOLE, **changed}.items():
+        file = folder / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return CheckpointFiles(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("metadata", "[]"),
+        ("metadata", "\x80\x04N."),
+        ("offsets/0", "v1\nno JSON\n{}"),
+        ("offsets/0", "v1\n[1]\n{}"),
+        ("offsets/0", 'v1\n{"conf":["a"]}\n{}'),
+        ("offsets/0", "v1\n" + "[" * 100_000),
+        ("commits/0", ""),
+        ("commits/0", "v1"),
+        ("commits/0", "v1\n1"),
+    ],
+)
+def test_a_log_that_is_none_of_sparks_is_refused(tmp_path, name, text):
+    assert laid_down(tmp_path / "whole").check() == 0
+    with pytest.raises(CheckpointError):
+        laid_down(tmp_path / "other", **{name: text}).check()
+
+
+def test_a_watermark_that_is_none_is_refused(tmp_path):
+    text = WHOLE["offsets/0"].replace(":5,", ':"__import__",')
+    with pytest.raises(CheckpointError, match="watermark"):
+        laid_down(tmp_path, **{"offsets/0": text}).watermark(0)
+
+
+@pytest.mark.parametrize("link", ["sources/0/1", "sources/1", "offsets/9"])
+def test_links_in_a_checkpoint_lead_nowhere(tmp_path, link):
+    """A copy would hold what they lead to."""
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "key").write_text("mine")
+    files = laid_down(tmp_path / "old")
+    (tmp_path / "old" / link).symlink_to(tmp_path / "secret" / ("" if link == "sources/1" else "key"))
+    with pytest.raises(CheckpointError, match="is a link"):
+        files.check()
+
+
+class Session:
+    """Of a session, what a new one begins with."""
+
+    def __init__(self) -> None:
+        self.conf = self
+        self.values: dict[str, str] = {}
+
+    def newSession(self) -> Session:  # noqa: N802 - Spark's name
+        return Session()
+
+    def set(self, name: str, value: str) -> None:
+        self.values[name] = value
+
+
+def test_settings_of_a_checkpoint_that_may_name_code_are_left(tmp_path):
+    lines = WHOLE["offsets/0"].splitlines()
+    about = json.loads(lines[1])
+    streaming = "spark.sql.streaming."
+    about["conf"] |= {
+        f"{streaming}checkpointFileManagerClass": "a.stranger's.Class",
+        f"{streaming}stateStore.providerClass": "a.stranger's.Provider",
+        "spark.sql.session.timeZone": "a stranger's",
+        f"{streaming}stateStore.compression.codec": "zstd",
+    }
+    files = laid_down(tmp_path, **{"offsets/0": "\n".join([lines[0], json.dumps(about), lines[2]])})
+    values = writing_session(Session(), files, 0, 3).values
+    assert values[f"{streaming}stateStore.compression.codec"] == "zstd"
+    assert not [name for name, value in values.items() if "stranger" in value]
+
+
+class Touch:
+    """Unpickled, it makes a file."""
+
+    def __init__(self, mark: Path) -> None:
+        self.mark = mark
+
+    def __reduce__(self):
+        return Path.touch, (self.mark,)
+
+
+def test_nothing_in_a_checkpoint_is_unpickled(tmp_path):
+    mark = tmp_path / "mark"
+    hostile = pickle.dumps(Touch(mark))
+    pickle.loads(hostile)
+    mark.unlink()  # so it would be there
+    with pytest.raises(CheckpointError):
+        CheckpointHeader.read(hostile)
+    with pytest.raises(CheckpointError), read_as_state("a cell"):
+        opened(hostile)
+    packed = bytes(pack(pa.RecordBatch.from_pydict({"x": pa.array([hostile])})))
+    assert opened(packed).to_pylist() == [{"x": hostile}]
+    assert not mark.exists()
+
+
+def test_lengths_in_a_segment_are_not_taken_on_trust():
+    right = bytes(pack(pa.RecordBatch.from_pydict({"x": ["a" * 77, "b" * 11]})))
+    ends = np.array([0, 77, 88], dtype=np.int32).tobytes()
+    assert right.count(ends) == 1
+    wrong = right.replace(ends, np.array([0, 1 << 30, 88], dtype=np.int32).tobytes())
+    assert opened(right).num_rows == 2
+    with pytest.raises(CheckpointError, match="cell 3"), read_as_state("cell 3"):
+        opened(wrong)
+
+
+# --- text ------------------------------------------------------------------------------------------------------------
+
+CLEAR = "\x1b[2J\x9b2J\u202e"
+"""What clears a terminal, and turns the direction of writing."""
+
+
+def test_what_strangers_say_is_shown_as_text(tmp_path):
+    """By the records of a progress file, by names in a checkpoint, and by messages."""
+    record = {"kind": "start", "job": f"a[/]{CLEAR}", "mode": "stream", "time": "2026", "pid": 1}
+    (tmp_path / "a.jsonl").write_text(json.dumps(record) + "\n")
+    console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=120)
+    console.print(run_view(read_records(tmp_path / "a.jsonl"), running=True))
+    held = {"operator": 0, "join": f"[/x]{CLEAR}", "input": f"[/b]{CLEAR}", "cell": 0, "partition": 0, "rows": 1}
+    show(console, [held | {"bytes": 1, "segments": 1, "freed": 0, "samples": [f'{{"a": "{CLEAR}"}}']}], cells=True)
+    said = console.file.getvalue()
+    assert "a[/]" in said
+    assert "[/b]" in said
+    assert not set(CLEAR[:1] + "\x9b\u202e") & set(said)
 
 
 # --- files -----------------------------------------------------------------------------------------------------------

@@ -7,17 +7,18 @@ the answer is complete; nothing here knows a join, or Spark.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 import pyarrow as pa
 
 from dovetail.checkpoints import differences
-from dovetail.columns.codes import Mask
-from dovetail.columns.held import since_segment
+from dovetail.columns.codes import Mask, order_codes
+from dovetail.columns.held import STREAM_CELLS, since_segment
 from dovetail.columns.layout import SINCE
 from dovetail.columns.segments import in_utc
 from dovetail.conditions.durations import in_words
@@ -31,6 +32,8 @@ NOTHING_GONE = -(1 << 63)
 
 Pieces = Sequence[Sequence[pa.RecordBatch]]
 """For each input the parts of its rows that a new cell gets."""
+Operators = Mapping[int, Mapping[str, pa.RecordBatch]]
+"""The segments of a cell by name, for each operator of a join."""
 
 
 @dataclass(frozen=True)
@@ -227,9 +230,75 @@ def asked_carry(old: Definition, new: Definition, standing: Standing, asking: st
     return Carry({asking: NOTHING_GONE if since is None else since, answering: NOTHING_GONE}, {"since": since}, since)
 
 
-def take_lettered(
-    operators: Mapping[int, Mapping[str, pa.RecordBatch]], letter: str, mark: str | None = None
-) -> Iterator[tuple[pa.RecordBatch, Mask]]:
+@dataclass(frozen=True)
+class TakeStored(ABC):
+    """The segments of an old cell in, of all operators of a join; the rows of one input out, each once."""
+
+    layout: StateLayout
+    side: int
+    since: int
+    """The time before which rows stay behind."""
+    columns: tuple[int, ...]
+    """Which columns of the stored rows are wanted."""
+
+    def __call__(self, operators: Operators) -> Iterator[pa.RecordBatch]:
+        """Batches of those columns and :data:`GIVEN`."""
+        for rows, given in self.held(operators):
+            kept = np.flatnonzero(self.kept(rows))
+            wanted = rows.select(list(self.columns)).take(kept)
+            yield pa.RecordBatch.from_arrays(
+                [*wanted.columns, pa.array(given[kept])], names=[*wanted.schema.names, GIVEN]
+            )
+
+    @abstractmethod
+    def held(self, operators: Operators) -> Iterator[tuple[pa.RecordBatch, Mask]]:
+        """The stored rows of the input, and which of them have been in a result."""
+
+    @abstractmethod
+    def kept(self, rows: pa.RecordBatch) -> Mask:
+        """Which of the stored rows go on."""
+
+
+@dataclass(frozen=True)
+class TakeLettered(TakeStored):
+    """Rows of a join whose segments are a letter for their side and a number."""
+
+    letters: ClassVar[str]
+    mark: ClassVar[str | None] = None
+    """The column that says which rows have been in a result."""
+
+    def held(self, operators: Operators) -> Iterator[tuple[pa.RecordBatch, Mask]]:
+        """The rows of all segments with the letter of the side."""
+        return take_lettered(operators, self.letters[self.side], self.mark)
+
+    def kept(self, rows: pa.RecordBatch) -> Mask:
+        """Rows from the time on that they have to have."""
+        kept: Mask = order_codes(rows.column(self.time(rows)), "int") >= self.since
+        return kept
+
+    def time(self, rows: pa.RecordBatch) -> int:
+        """The place of the column of time."""
+        return self.layout.inputs[self.side].time or 0
+
+
+@dataclass(frozen=True)
+class KeyedAdoption(ABC):
+    """How a new join stores held rows whose cells are those of its keys; without keys it has one."""
+
+    keyed: bool
+    told: Mapping[str, Any]
+
+    @property
+    def cells(self) -> tuple[int, ...]:
+        """The numbers of the cells."""
+        return tuple(range(STREAM_CELLS if self.keyed else 1))
+
+    @abstractmethod
+    def segments(self, pieces: Pieces) -> Iterator[tuple[int, str, pa.RecordBatch]]:
+        """The rows of both sides, of which the first call answers what is to be answered."""
+
+
+def take_lettered(operators: Operators, letter: str, mark: str | None = None) -> Iterator[tuple[pa.RecordBatch, Mask]]:
     """The stored rows of a side whose segments are a letter and a number, in their order, and a column of flags."""
     for state in operators.values():
         own = [name for name in state if name.startswith(f"{letter}/")]

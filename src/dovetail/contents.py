@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from dovetail.checkpoints import HEADER, CheckpointHeader
 from dovetail.columns.codes import valid_mask
-from dovetail.columns.segments import unpack
+from dovetail.columns.stored import opened, read_as_state
 from dovetail.inventory import HeldInput, StateLayout
 
 _DAY = 86_400_000_000
@@ -79,7 +79,10 @@ class DescribeCells:
                 key = operators[at], partitions[at], numbers[at]
                 cells.setdefault(key, []).append(_Stored(names[at], content.size, content))
                 watermark = marks[at]
-        found = [row for key, stored in sorted(cells.items()) for row in self.cell(key, stored, watermark)]
+        found = []
+        for key, stored in sorted(cells.items()):
+            with read_as_state(f"cell {key[2]}"):
+                found += self.cell(key, stored, watermark)
         if found:
             yield pa.RecordBatch.from_pylist(found, schema=CONTENTS)
 
@@ -96,7 +99,7 @@ class DescribeCells:
             return [where | {"bytes": size, "segments": len(others), "beside": "unknown"}]
         family = import_module(f"dovetail.families.{layout.family}.inventory")
         sides = [family.side_of(one.name) for one in others]
-        small = {one.name: unpack(one.content) for one, side in zip(others, sides, strict=True) if side is None}
+        small = {one.name: opened(one.content) for one, side in zip(others, sides, strict=True) if side is None}
         expiry = family.expiry(layout, small, watermark) if header.layout is not None else [None] * len(layout.inputs)
         rows = []
         for side, held in enumerate(layout.inputs):
@@ -118,7 +121,7 @@ class DescribeCells:
         rows, freed, ends, instants = 0, 0, [], True
         samples: list[str] = []
         for one in stored:
-            segment = unpack(one.content)
+            segment = opened(one.content)
             rows += segment.num_rows
             if len(samples) < self.samples:
                 samples += _as_json(held, segment.slice(0, self.samples - len(samples)))

@@ -8,6 +8,7 @@ classes also derive from the built-in that a Python programmer would expect (``V
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -177,3 +178,18 @@ def in_statement(
     offset = min(max(offset, 0), len(text))
     line, column = text.count("\n", 0, offset) + 1, offset - text.rfind("\n", 0, offset)
     return StatementError(f"SQL, line {line}: {given}\n{at_position(text, line, column)}", accepted=accepted, hint=hint)
+
+
+_OBEYED = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+"""What a terminal obeys in place of showing it, and marks that turn the direction of writing."""
+
+
+def visible(text: str) -> str:
+    r"""Text of a stranger as a terminal can show it: controls become question marks, lines and tabs stay.
+
+    Examples
+    --------
+    >>> visible("a\x1b[2J\tb\n")
+    'a?[2J\tb\n'
+    """
+    return _OBEYED.sub("?", text)

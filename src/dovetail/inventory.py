@@ -67,9 +67,12 @@ class StateLayout:
             return None
         try:
             inputs = tuple(
-                HeldInput(one["name"], tuple(one["columns"]), one["time"], one["reach"], tuple(one.get("types", ())))
+                HeldInput(
+                    _text(one["name"]), tuple(map(_text, one["columns"])), _number(one["time"]), _number(one["reach"]),
+                    tuple(map(_text, one.get("types", ()))),
+                )
                 for one in stored["inputs"]
-            )
+            )  # fmt: skip
             return cls(stored["family"], inputs, dict(stored["facts"]))
         except (KeyError, TypeError, ValueError):
             return None
@@ -91,6 +94,18 @@ class StateLayout:
         """The number of an input by its name; None where there is none."""
         names = [one.name for one in self.inputs]
         return names.index(name) if name in names else None
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r} is no text")
+    return value
+
+
+def _number(value: Any) -> Any:
+    if value is not None and not isinstance(value, int | float):
+        raise TypeError(f"{value!r} is no number")
+    return value
 
 
 def by_reach(layout: StateLayout, watermark: int | None) -> list[int | None]:

@@ -1,15 +1,16 @@
 """Stored state on its way to other cells: stages on segments.
 
-Of a join that stays the same, :class:`TakeApart` and :class:`PutTogether` divide the cells anew in families whose cells
-follow the number of tasks; of all others a cell stays what it is, and only finds another task.  Of a join that changes,
-:class:`TakeHeld` gives its rows back, and :class:`AdoptCell` stores them once they have gone the way of new ones.
+Of a join that stays the same, :class:`TakeApart` and :class:`PutTogether` divide the rows among other cells in families
+whose cells follow the number of tasks; of all others a cell stays what it is, and only finds another task.  Of a join
+that changes, :class:`TakeHeld` gives its rows back, and :class:`AdoptCell` stores them once they have gone the way of
+new ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 
@@ -17,7 +18,10 @@ from dovetail.changing import GIVEN, Adoption, refused
 from dovetail.checkpoints import HEADER
 from dovetail.columns.layout import POINT_PAYLOAD, STREAM_COLUMNS, columns_of
 from dovetail.columns.segments import binary_column, cast_columns, pack, unpack
+from dovetail.columns.stored import opened, read_as_state
 from dovetail.families.window.rerouting import Rerouting
+
+_Taken = TypeVar("_Taken")
 
 MOVED = ("operator", "cell", "name", "segment")
 """The columns of segments on their way."""
@@ -33,12 +37,9 @@ class TakeApart:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark with the segments of one cell, of all operators of a join."""
-        operators: dict[int, dict[str, pa.RecordBatch]] = {}
-        found = list(_segments(batches))
-        for operator, _, name, content in found:
-            if name != HEADER:
-                operators.setdefault(operator, {})[name] = unpack(content)
-        yield from _batches(self.rerouting.pieces(found[0][1], operators))
+        cell, operators = _of_a_cell(batches)
+        with read_as_state(f"cell {cell}"):
+            yield from _batches(self.rerouting.pieces(cell, operators))
 
 
 @dataclass(frozen=True)
@@ -74,12 +75,9 @@ class TakeHeld:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark with the segments of one cell, of all operators of a join."""
-        operators: dict[int, dict[str, pa.RecordBatch]] = {}
-        for operator, _, name, content in _segments(batches):
-            if name != HEADER:
-                operators.setdefault(operator, {})[name] = unpack(content)
+        cell, operators = _of_a_cell(batches)
         names = [*columns_of(POINT_PAYLOAD, len(self.types)), GIVEN]
-        for rows in self.take(operators):
+        for rows in _read(self.take(operators), cell):
             columns = cast_columns(rows.columns, (*self.types, pa.bool_()))
             taken = pa.RecordBatch.from_arrays(columns, names=names)
             for name, called in self.certain.items():
@@ -97,13 +95,8 @@ class TakeInPlace:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark with the segments of one cell, of all operators of a join."""
-        operators: dict[int, dict[str, pa.RecordBatch]] = {}
-        found = list(_segments(batches))
-        cell = found[0][1]
-        for operator, _, name, content in found:
-            if name != HEADER:
-                operators.setdefault(operator, {})[name] = unpack(content)
-        for arrival, (side, rows) in enumerate(self.take(operators)):
+        cell, operators = _of_a_cell(batches)
+        for arrival, (side, rows) in enumerate(_read(self.take(operators), cell)):
             places: list[pa.Array[Any]] = [
                 pa.array([cell], pa.int32()), pa.array([side], pa.int32()), pa.array([arrival], pa.int64()),
                 binary_column([pack(rows)]),
@@ -147,6 +140,23 @@ def _segments(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, int, str
         operators, cells, names = (batch.column(name).to_pylist() for name in MOVED[:3])
         for at, segment in enumerate(batch.column("segment")):
             yield operators[at], cells[at], names[at], segment.as_buffer()  # type: ignore[misc]
+
+
+def _of_a_cell(batches: Iterable[pa.RecordBatch]) -> tuple[int, dict[int, dict[str, pa.RecordBatch]]]:
+    """The number of an old cell, and what each operator keeps in it, by name."""
+    operators: dict[int, dict[str, pa.RecordBatch]] = {}
+    cell = -1
+    for operator, cell, name, content in _segments(batches):
+        if name != HEADER:
+            with read_as_state(f"cell {cell}"):
+                operators.setdefault(operator, {})[name] = opened(content)
+    return cell, operators
+
+
+def _read(taken: Iterator[_Taken], cell: int) -> Iterator[_Taken]:
+    """What a family takes from an old cell."""
+    with read_as_state(f"cell {cell}"):
+        yield from taken
 
 
 def _batches(pieces: Iterable[tuple[int, int, str, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:

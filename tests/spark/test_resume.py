@@ -23,7 +23,10 @@ import dovetail as dt
 from dovetail.errors import CheckpointError
 from dovetail.spark.checkpoint_files import UNFINISHED
 
-pytestmark = pytest.mark.since("4.1", "transformWithState on rows, whose state can be laid down")
+pytestmark = [
+    pytest.mark.since("4.1", "transformWithState on rows, whose state can be laid down"),
+    pytest.mark.usefixtures("partitions_as_before"),
+]
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 KINDS = pa.schema(
@@ -216,14 +219,7 @@ def tasks_in(spark, tasks: int) -> None:
     spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
 
 
-@pytest.fixture(autouse=True)
-def _as_before(spark):
-    before = spark.conf.get("spark.sql.shuffle.partitions")
-    yield
-    tasks_in(spark, before)
-
-
-@pytest.mark.in_turns(n=4)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", CASES)
 def test_nothing_is_lost_or_doubled_across_a_change_of_partitions(spark, tmp_path, name):
     case = CASES[name]
@@ -282,7 +278,7 @@ def begun(spark, folder: Path) -> Path:
     return folder / "old"
 
 
-@pytest.mark.in_turns(n=2, group="resuming")
+@pytest.mark.in_turns(n=4, group="resuming")
 def test_a_query_that_was_killed_within_a_micro_batch_ends_it_first(spark, tmp_path):
     """The sink has its rows and skips it: nothing would bring the state of the new checkpoint to where it must be."""
     case, draw = CASES["hash"], random.Random(2)
@@ -307,7 +303,7 @@ def test_a_query_that_was_killed_within_a_micro_batch_ends_it_first(spark, tmp_p
     assert found == whole(tmp_path, case)
 
 
-@pytest.mark.in_turns(n=2, group="resuming")
+@pytest.mark.in_turns(n=4, group="resuming")
 def test_what_cannot_go_on_is_refused_before_anything_is_written(spark, tmp_path):
     old, new = begun(spark, tmp_path), tmp_path / "new"
     frame = small(spark, tmp_path, 3)
@@ -336,7 +332,7 @@ def test_what_cannot_go_on_is_refused_before_anything_is_written(spark, tmp_path
     assert not new.exists()
 
 
-@pytest.mark.in_turns(n=2, group="resuming")
+@pytest.mark.in_turns(n=4, group="resuming")
 def test_a_checkpoint_that_was_cut_off_cannot_be_started(spark, tmp_path, monkeypatch):
     old, new = begun(spark, tmp_path), tmp_path / "new"
     frame = small(spark, tmp_path, 3)
@@ -353,7 +349,7 @@ def test_a_checkpoint_that_was_cut_off_cannot_be_started(spark, tmp_path, monkey
     assert again.value.hint == "an earlier attempt was cut off there; remove the folder"
 
 
-@pytest.mark.in_turns(n=2, group="resuming")
+@pytest.mark.in_turns(n=4, group="resuming")
 def test_a_failure_leaves_no_folder_behind(spark, tmp_path, monkeypatch):
     old, new = begun(spark, tmp_path), tmp_path / "new"
 

@@ -140,6 +140,7 @@ def scheduled(draw: random.Random, rows: dict[str, list[dict[str, Any]]], disord
     return schedule
 
 
+@pytest.mark.in_turns(group="several seconds")
 @given(seed=st.integers(0, 1 << 40))
 @examples(400)
 def test_a_pair_counts_by_the_definition_in_force_when_its_last_row_arrives(seed):
@@ -199,6 +200,7 @@ def expected(
     return Counter(dict.fromkeys(allowed, 1)), Counter({key: 1 for key, must in allowed.items() if must})
 
 
+@pytest.mark.in_turns(group="several seconds")
 @given(seed=st.integers(0, 1 << 40))
 @examples(400)
 def test_lateness_may_change_on_a_checkpoint_of_its_own(seed):
@@ -217,6 +219,7 @@ def test_lateness_may_change_on_a_checkpoint_of_its_own(seed):
     assert first.found + second.found == expected(rows, [set(), set()], old, new, None)[0]
 
 
+@pytest.mark.in_turns(group="several seconds")
 @given(seed=st.integers(0, 1 << 40))
 @examples(200)
 def test_lateness_may_change_where_inputs_complete_matches(seed):

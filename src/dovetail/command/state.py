@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from dovetail.errors import visible
 from dovetail.spark.runtime.quiet import quiet_session
 from dovetail.spark.state import state
 
@@ -84,12 +85,12 @@ def show(console: Console, held: Sequence[Held], *, cells: bool) -> None:
     entries = by_input(held)
     for operator in sorted({entry["operator"] for entry in entries}):
         own = [entry for entry in entries if entry["operator"] == operator]
-        console.print(f"[bold]{escape(str(own[0]['join']))}[/], operator {operator}", highlight=False)
+        console.print(f"[bold]{_safe(own[0]['join'])}[/], operator {operator}", highlight=False)
         table = _table("input", "rows", "bytes", "cells", "fullest", "skew", "oldest", "newest", "freed next")
         for entry in own:
             if entry["input"] is not None:
                 table.add_row(
-                    entry["input"], _count(entry["rows"]), _count(entry["bytes"]), _count(entry["cells"]),
+                    _safe(entry["input"]), _count(entry["rows"]), _count(entry["bytes"]), _count(entry["cells"]),
                     f"cell {entry['fullest']}", f"{entry['skew']:g}", _spelled(entry["oldest"]),
                     _spelled(entry["newest"]), _count(entry["freed"]),
                 )  # fmt: skip
@@ -101,7 +102,7 @@ def show(console: Console, held: Sequence[Held], *, cells: bool) -> None:
             console.print(_cells([row for row in held if row["operator"] == operator]))
         for entry in own:
             for sample in entry.get("samples", ())[:SHOWN]:
-                console.print(f"  {entry['input']}  {sample}", highlight=False, markup=False, soft_wrap=True)
+                console.print(visible(f"  {entry['input']}  {sample}"), highlight=False, markup=False, soft_wrap=True)
         console.print()
 
 
@@ -111,12 +112,17 @@ def _cells(held: Sequence[Held]) -> Table:
     for row in rows[:SHOWN]:
         ends = [row[end] if row.get(end) is not None else row.get(f"{end}_number") for end in ("oldest", "newest")]
         table.add_row(
-            str(row["cell"]), str(row["partition"]), row["input"], _count(row["rows"]), _count(row["bytes"]),
+            str(row["cell"]), str(row["partition"]), _safe(row["input"]), _count(row["rows"]), _count(row["bytes"]),
             *map(_spelled, ends), _count(row["freed"]),
         )  # fmt: skip
     if len(rows) > SHOWN:
         table.caption = f"the largest {SHOWN} of {len(rows)}"
     return table
+
+
+def _safe(name: object) -> str:
+    """A name out of a checkpoint: neither Rich nor the terminal takes it for anything else."""
+    return escape(visible(str(name)))
 
 
 def _table(*names: str) -> Table:

@@ -15,7 +15,7 @@ from sqlglot.errors import ParseError, TokenError
 
 from dovetail.conditions.mentions import mentioned
 from dovetail.conditions.names import quoted
-from dovetail.conditions.tokens import AGGREGATES
+from dovetail.conditions.tokens import AGGREGATES, is_named
 from dovetail.errors import (
     ArgumentError,
     UnknownNameError,
@@ -107,6 +107,8 @@ def read_item(text: str, row: Row) -> list[Output]:
         if isinstance(column.this, exp.Star):
             uses |= _whole(column.table, row, text)
             continue
+        if not is_named(column):
+            raise ArgumentError(f"select={text!r} has something else than a name behind a dot", accepted=ACCEPTED)
         names = [_spelled(text, part) for part in column.parts]
         written, used = _resolved(names, row, text)
         uses |= used

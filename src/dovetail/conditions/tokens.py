@@ -156,6 +156,8 @@ def read(text: str, columns: Mapping[str, Sequence[str]]) -> list[Item]:
     # Where each column reference starts: how many of its parts there are, and who it is.
     found: dict[int, tuple[int, tuple[str, str, int]]] = {}
     for column in tree.find_all(exp.Column):
+        if not is_named(column):
+            raise PredicateError(f"on={text!r} has something else than a name behind a dot", accepted=ACCEPTED)
         names = [_name(text, part) for part in column.parts]
         found[column.parts[0].meta["start"]] = (len(names), _resolve(names, columns))
     # sqlglot drops the arguments that it does not expect in a call: their columns are only in the text.
@@ -174,6 +176,11 @@ def _qualified(tokens: list[Token], aliases: list[str]) -> Iterator[tuple[int, l
         literal = first.token_type in (TokenType.STRING, TokenType.RAW_STRING)
         if dot.token_type is TokenType.DOT and not after_dot and not literal and _matching(first.text, aliases):
             yield at, [first.text, second.text]
+
+
+def is_named(column: exp.Column) -> bool:
+    """Whether a column is written as names: sqlglot also takes ``A.(k - 1)`` for one, whose end has no place."""
+    return all("start" in part.meta for part in column.parts)
 
 
 def _name(text: str, part: exp.Expr) -> str:

@@ -32,7 +32,7 @@ from dovetail.changing import (
 from dovetail.checkpoints import CheckpointHeader, differences
 from dovetail.columns.held import since_of
 from dovetail.columns.layout import ARRIVAL, SEGMENT, SIDE, SINCE, STREAM_CELL
-from dovetail.columns.segments import unpack
+from dovetail.columns.stored import opened, read_as_state
 from dovetail.inventory import HeldInput, StateLayout
 from dovetail.moving import MOVED, ROUTED, AdoptCell, TakeHeld, TakeInPlace
 from dovetail.spark.carriers import arrow_type, carried_fields, restored
@@ -136,7 +136,8 @@ def compared(
     for numbers, recorders_of in zip(old.values(), others.values(), strict=True):
         if len(numbers) != len(recorders_of) and (len(old) > 1 or same):
             raise refused(
-                "one of several joins of a query has another number of operators", "Spark would number all of them anew"
+                "one of several joins of a query has another number of operators",
+                "Spark would number them all differently",
             )
         changed.append(_changed(headers[numbers[0]], numbers, sorted(recorders_of, key=_place), folder))
     return changed, unchanged
@@ -244,7 +245,9 @@ def heads(spark: SparkSession, folder: Path, batch: int, operator: int) -> Itera
     """What the cells of a window join say of themselves."""
     stored = read_segments(spark, str(folder), operator, batch).where(F.col("name") == _HEAD)
     for row in stored.select("segment").collect():
-        yield json.loads(unpack(bytes(row.segment)).schema.metadata[b"about"])
+        with read_as_state(str(folder)):
+            about: dict[str, Any] = dict(json.loads(opened(bytes(row.segment)).schema.metadata[b"about"]))
+        yield about
 
 
 def check_run(found: Sequence[Mapping[str, Any]], folder: Path) -> None:
@@ -260,16 +263,18 @@ def _standing(spark: SparkSession, folder: Path, batch: int, watermark: int | No
     """Where the old join stood, as its cells tell."""
     if changed.old.layout.family not in ROUTED:
         stored = read_segments(spark, str(folder), changed.operators[0], batch).where(F.col("name") == SINCE).limit(1)
-        since = [since_of({SINCE: unpack(bytes(row.segment))}) for row in stored.collect()]
+        with read_as_state(str(folder)):
+            since = [since_of({SINCE: opened(bytes(row.segment))}) for row in stored.collect()]
         return Standing(watermark, since=since[0] if since else None)
     found = [one for operator in changed.operators for one in heads(spark, folder, batch, operator)]
     check_run(found, folder)
-    tops = [
-        max((top for one in found if (top := one["tops"][side]) is not None), default=None)
-        for side in range(len(changed.old.layout.inputs))
-    ]
-    lacking = [one["lacking"] for one in found if one.get("lacking") is not None]
-    return Standing(watermark, tuple(tops), tuple(map(max, zip(*lacking, strict=True))))
+    with read_as_state(str(folder)):
+        tops = [
+            max((top for one in found if (top := one["tops"][side]) is not None), default=None)
+            for side in range(len(changed.old.layout.inputs))
+        ]
+        lacking = [one["lacking"] for one in found if one.get("lacking") is not None]
+        return Standing(watermark, tuple(tops), tuple(map(max, zip(*lacking, strict=True))))
 
 
 def adopted(spark: SparkSession, folder: Path, batch: int, one: Adopted, operators: Sequence[int]) -> DataFrame:

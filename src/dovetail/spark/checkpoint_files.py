@@ -2,6 +2,9 @@
 
 Spark has no call that makes a checkpoint.  What is written here are the files that it would have written itself, made
 from those of another checkpoint: one version of each log, checked by name, and refused where Spark has moved on.
+
+Nothing in them is trusted.  They are read as text and JSON, what they do not say as Spark does is refused, and so is a
+link, through which a copy would take in files from anywhere.
 """
 
 from __future__ import annotations
@@ -60,7 +63,7 @@ class CheckpointFiles:
         file = self.folder / _METADATA
         try:
             return str(json.loads(file.read_text(encoding="utf-8"))["id"])
-        except (ValueError, KeyError, OSError) as error:
+        except (ValueError, LookupError, TypeError, RecursionError, OSError) as error:
             raise CheckpointError(
                 f"{file} is no id of a query", accepted="a whole checkpoint", hint=_said(file)
             ) from error
@@ -68,12 +71,14 @@ class CheckpointFiles:
     def settings(self, batch: int) -> dict[str, str]:
         """The settings that a micro-batch was planned with."""
         _, about, _ = _offsets(self.folder / "offsets" / str(batch))
-        return {str(name): str(value) for name, value in about["conf"].items()}
+        return {str(name): str(value) for name, value in _conf(about).items()}
 
     def watermark(self, batch: int) -> int | None:
         """The watermark that a micro-batch had, in microseconds; None where there was none."""
         _, about, _ = _offsets(self.folder / "offsets" / str(batch))
-        found = int(about.get("batchWatermarkMs", 0))
+        found = about.get("batchWatermarkMs", 0)
+        if not isinstance(found, int) or found >= 1 << 53:
+            raise _not_sparks(self.folder / "offsets" / str(batch), f"the watermark {str(found)[:40]!r}")
         return found * 1000 if found > 0 else None
 
     def sources(self, batch: int) -> int:
@@ -86,14 +91,17 @@ class CheckpointFiles:
         batch = self.committed()
         self.query()
         file = self.folder / "commits" / str(batch)
-        version, *rest = file.read_text(encoding="utf-8").splitlines()
-        if version != "v1" or json.loads(rest[0]).get("stateUniqueIds"):
+        version, *rest = _lines(file)
+        if version == "v1" and not rest:
+            raise _not_sparks(file, "one line")
+        if version != "v1" or _object(file, rest[0]).get("stateUniqueIds"):
             raise CheckpointError(
                 f"{file} is of version {version!r}, in which Spark names every file of state",
                 accepted="a checkpoint of version 'v1'",
                 hint="spark.sql.streaming.stateStore.checkpointFormatVersion decides it",
             )
-        _offsets(self.folder / "offsets" / str(batch))
+        _conf(_offsets(self.folder / "offsets" / str(batch))[1])
+        _refuse_links(self.folder)
         planned = _numbers(self.folder / "offsets")[-1]
         if planned > batch:
             # A sink that has it already would skip it, and nothing would bring the new state to what it has.
@@ -133,7 +141,7 @@ class CheckpointFiles:
                 _reorder(into / "offsets" / str(known), sources)
         file = into / "offsets" / str(batch)
         version, about, rest = _offsets(file)
-        about["conf"][PARTITIONS] = str(partitions)
+        _conf(about)[PARTITIONS] = str(partitions)
         file.write_text("\n".join([version, json.dumps(about, separators=(",", ":")), *rest]), encoding="utf-8")
 
     def finish(self, into: Path) -> None:
@@ -187,24 +195,75 @@ def _moved(file: str, before: str, after: str) -> str:
 
 def _offsets(file: Path) -> tuple[str, dict[str, Any], list[str]]:
     """The version of a file of offsets, its settings, and the offsets."""
-    version, *lines = file.read_text(encoding="utf-8").split("\n")
+    version, *lines = _lines(file)
     if version != "v1" or not lines:
         raise CheckpointError(
-            f"{file} is of version {version!r}", accepted="offsets of version 'v1'",
+            f"{file} is of version {version[:40]!r}", accepted="offsets of version 'v1'",
             hint="spark.sql.streaming.offsetLog.formatVersion decides it",
         )  # fmt: skip
-    return version, json.loads(lines[0]), lines[1:]
+    return version, _object(file, lines[0]), lines[1:]
+
+
+def _lines(file: Path) -> list[str]:
+    """The lines of a log file."""
+    try:
+        return file.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise _not_sparks(file, f"nothing that can be read ({error})") from error
+
+
+def _object(file: Path, line: str) -> dict[str, Any]:
+    """A line that is a JSON object."""
+    try:
+        found = json.loads(line)
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise _not_sparks(file, f"the line {line[:40]!r}")
+    return found
+
+
+def _conf(about: dict[str, Any]) -> dict[str, Any]:
+    """The settings in a line of offsets."""
+    found = about.get("conf")
+    if not isinstance(found, dict):
+        raise CheckpointError("the offsets have no settings", accepted="a whole checkpoint")
+    return found
+
+
+def _not_sparks(file: Path, found: str) -> CheckpointError:
+    return CheckpointError(
+        f"{file} has {found}", accepted="a file as Spark writes it", hint="put the checkpoint back from a copy",
+    )  # fmt: skip
+
+
+def _refuse_links(folder: Path) -> None:
+    """Refuse links in what would be copied: they may lead anywhere, and Spark makes none."""
+    for name in (_METADATA, "sources", "offsets", "commits"):
+        place = folder / name
+        for file in (place, *(place.rglob("*") if place.is_dir() else ())):
+            if file.is_symlink():
+                raise CheckpointError(
+                    f"{file} is a link", accepted="a checkpoint whose files lie within its folder",
+                    hint="copy the checkpoint with what its links lead to, as cp -rL does, and go on from the copy",
+                )  # fmt: skip
 
 
 def _reorder(file: Path, sources: list[int | None]) -> None:
     """Write the offsets of a micro-batch again, for other sources."""
     version, about, offsets = _offsets(file)
+    if any(before is not None and before >= len(offsets) for before in sources):
+        raise _not_sparks(file, f"offsets of {len(offsets)} sources")
     lines = [_NO_OFFSET if before is None else offsets[before] for before in sources]
     file.write_text("\n".join([version, json.dumps(about, separators=(",", ":")), *lines]), encoding="utf-8")
 
 
 def _numbers(folder: Path) -> list[int]:
-    return sorted(int(file.name) for file in folder.iterdir() if file.name.isdigit()) if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    # Spark's numbers are 64-bit integers; the files of other names are not its own.
+    names = (file.name for file in folder.iterdir())
+    return sorted(int(name) for name in names if name.isascii() and name.isdigit() and len(name) < 19)
 
 
 def _said(file: Path) -> str | None:

@@ -15,6 +15,7 @@ from pyspark.sql.utils import is_remote
 
 from dovetail.changing import Definition, Resumed, refused
 from dovetail.checkpoints import CheckpointHeader
+from dovetail.columns.stored import read_as_state
 from dovetail.errors import ArgumentError, CheckpointError, SetupError, is_whole
 from dovetail.families.window.rerouting import Rerouting
 from dovetail.inventory import StateLayout
@@ -292,7 +293,9 @@ def _rescaled(header: CheckpointHeader, partitions: int, folder: Path) -> Checkp
             hint="dt.resume(frame, old, new) knows it from the join itself",
         )
     facts = dict(header.layout.facts)
-    cells = facts["cells"] // facts["tasks"] * partitions if facts["routing"] is not None else 1
+    Rerouting(header.layout)  # refuses numbers that are none
+    with read_as_state(str(folder)):
+        cells = facts["cells"] // facts["tasks"] * partitions if facts["routing"] is not None else 1
     facts |= {"cells": cells, "tasks": partitions}
     parts = tuple((name, str(cells) if name == CELLS else text) for name, text in header.parts)
     return CheckpointHeader(parts, replace(header.layout, facts=facts))

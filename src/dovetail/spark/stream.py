@@ -26,6 +26,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from dovetail.checkpoints import HEADER, SEGMENTS_STATE, CheckpointHeader
 from dovetail.columns.layout import ARRIVAL, COUNTERS, SEGMENT, SIDE, STREAM_CELL, STREAM_COLUMNS
 from dovetail.columns.segments import binary_column, blocks, cast_columns, pack, unpack
+from dovetail.columns.stored import opened, read_as_state
 from dovetail.columns.structs import Nested, nest
 from dovetail.errors import SetupError
 from dovetail.family import Router, StreamKernel
@@ -256,7 +257,8 @@ class StoredSegments(Mapping[str, pa.RecordBatch]):
         segment = bytes(self._segments.getValue((name,))[0])
         self._read += len(segment)
         self.check(self._read)
-        return unpack(segment)
+        with read_as_state(f"the segment {name!r} of the state"):
+            return opened(segment)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._stored_names())

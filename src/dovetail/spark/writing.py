@@ -18,12 +18,28 @@ def writing_session(spark: SparkSession, old: CheckpointFiles, batch: int, parti
     """A session of its own, with the settings that write state as the old query has it."""
     session = spark.newSession()
     for name, value in old.settings(batch).items():
-        session.conf.set(name, value)
+        if name in _TAKEN or (name == _PROVIDER and value == _ROCKSDB):
+            session.conf.set(name, value)
     for name, value in _SETTINGS.items():
         session.conf.set(name, value)
     session.conf.set(PARTITIONS, str(partitions))
     return session
 
+
+_PROVIDER = "spark.sql.streaming.stateStore.providerClass"
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_TAKEN = frozenset(
+    {
+        "spark.sql.streaming.stateStore.compression.codec",
+        "spark.sql.streaming.stateStore.encodingFormat",
+        "spark.sql.streaming.stateStore.rocksdb.formatVersion",
+        "spark.sql.streaming.stateStore.rocksdb.mergeOperatorVersion",
+        "spark.sql.streaming.stateStore.rowChecksum.enabled",
+        "spark.sql.streaming.statefulOperator.alwaysNullableOutput.enabled",
+        "spark.sql.streaming.statefulOperator.useStrictDistribution",
+    }
+)
+"""What of a checkpoint's settings decides how state is written.  Others are left: some of Spark's name code."""
 
 _SETTINGS: Mapping[str, str] = {
     # Whole snapshots, whose files bear no mark of the micro-batch that wrote them but their name.

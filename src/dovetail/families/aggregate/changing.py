@@ -8,29 +8,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from dovetail.changing import (
-    GIVEN,
     Carry,
     Definition,
+    KeyedAdoption,
+    Operators,
     Pieces,
     Standing,
+    TakeLettered,
     asked_carry,
     lettered,
     refused,
     same_parts,
     take_lettered,
 )
-from dovetail.columns.codes import order_codes
-from dovetail.columns.held import STREAM_CELLS
 from dovetail.columns.segments import concat
 from dovetail.families.aggregate.stages import ANSWERING, ASKING
-from dovetail.inventory import StateLayout
 
 _LETTERS = "QT"
 
@@ -76,28 +74,17 @@ def _columns(old: Definition, new: Definition) -> list[int] | None:
     return [*places, len(before)]
 
 
-@dataclass(frozen=True)
-class TakeRows:
+class TakeRows(TakeLettered):
     """The segments of an old cell in; the rows that ask out."""
 
-    layout: StateLayout
-    side: int
-    since: int
-    columns: tuple[int, ...]
+    letters = _LETTERS
 
-    def __call__(self, operators: Mapping[int, Mapping[str, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-        """Batches of the columns that are wanted, and a mark that says nothing."""
-        for rows, marks in take_lettered(operators, _LETTERS[self.side]):
-            kept = np.flatnonzero(order_codes(rows.column(rows.num_columns - 1), "int") >= self.since)
-            wanted = rows.select(list(self.columns)).take(kept)
-            yield pa.RecordBatch.from_arrays(
-                [*wanted.columns, pa.array(marks[kept])], names=[*wanted.schema.names, GIVEN]
-            )
+    def time(self, rows: pa.RecordBatch) -> int:
+        """The last column: rows that ask are stored with their time behind them."""
+        return rows.num_columns - 1
 
 
-def take_in_place(
-    told: Mapping[str, Any], operators: Mapping[int, Mapping[str, pa.RecordBatch]]
-) -> Iterator[tuple[int, pa.RecordBatch]]:
+def take_in_place(told: Mapping[str, Any], operators: Operators) -> Iterator[tuple[int, pa.RecordBatch]]:
     """The matched rows of an old cell, which stay in it, since their keys do; the number of their side before them."""
     for rows, _ in take_lettered(operators, _LETTERS[ANSWERING]):
         columns = told["columns"]
@@ -105,20 +92,13 @@ def take_in_place(
 
 
 @dataclass(frozen=True)
-class AggregateAdoption:
+class AggregateAdoption(KeyedAdoption):
     """How the cells of a new aggregate join store held rows; see :class:`dovetail.changing.Adoption`."""
 
-    keyed: bool
     width: int
     """How many columns of the rows that ask are stored, without their time; a hash between them only routes."""
     names: tuple[str, ...]
     """What the columns of the matched rows are called."""
-    told: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def cells(self) -> tuple[int, ...]:
-        """The numbers of the cells."""
-        return tuple(range(STREAM_CELLS if self.keyed else 1))
 
     def segments(self, pieces: Pieces) -> Iterator[tuple[int, str, pa.RecordBatch]]:
         """The rows of both sides, of which the first call answers what is to be answered."""

@@ -7,31 +7,26 @@ the right row that it would choose.  Such left rows are not answered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterator
+from dataclasses import dataclass
 
-import numpy as np
 import pyarrow as pa
 
 from dovetail.changing import (
-    GIVEN,
     NOTHING_GONE,
     Carry,
     Definition,
+    KeyedAdoption,
     Pieces,
     Standing,
+    TakeLettered,
     lettered,
     refused,
     same_parts,
-    take_lettered,
 )
-from dovetail.columns.codes import order_codes
 from dovetail.columns.segments import concat
-from dovetail.families.asof.router import CELLS
 from dovetail.families.asof.spec import LEFT, RIGHT
 from dovetail.families.asof.stream import CHOSEN
-from dovetail.inventory import StateLayout
 
 _LETTERS = "LR"
 _RIGHT_KEPT = ("right", "full")
@@ -75,39 +70,18 @@ def _since(old: Definition, new: Definition, watermark: int | None) -> int | Non
     return watermark + now - (before or 0 if directions[0] != "forward" else 0)
 
 
-@dataclass(frozen=True)
-class TakeRows:
-    """The segments of an old cell in; the rows of one side out."""
+class TakeRows(TakeLettered):
+    """The segments of an old cell in; the rows of one side out, and whether a left row that has left chose them."""
 
-    layout: StateLayout
-    side: int
-    since: int
-    columns: tuple[int, ...]
-
-    def __call__(self, operators: Mapping[int, Mapping[str, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-        """Batches of the columns that are wanted, and whether a left row that has left chose the row."""
-        time = self.layout.inputs[self.side].time or 0
-        for rows, chosen in take_lettered(operators, _LETTERS[self.side], CHOSEN):
-            kept = np.flatnonzero(order_codes(rows.column(time), "int") >= self.since)
-            wanted = rows.select(list(self.columns)).take(kept)
-            yield pa.RecordBatch.from_arrays(
-                [*wanted.columns, pa.array(chosen[kept])], names=[*wanted.schema.names, GIVEN]
-            )
+    letters, mark = _LETTERS, CHOSEN
 
 
 @dataclass(frozen=True)
-class AsofAdoption:
+class AsofAdoption(KeyedAdoption):
     """How the cells of a new as-of join store held rows; see :class:`dovetail.changing.Adoption`."""
 
-    keyed: bool
     marked: bool
     """Whether right rows know whether they have been chosen."""
-    told: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def cells(self) -> tuple[int, ...]:
-        """The numbers of the cells."""
-        return tuple(range(CELLS if self.keyed else 1))
 
     def segments(self, pieces: Pieces) -> Iterator[tuple[int, str, pa.RecordBatch]]:
         """The rows of both sides, of which the first call makes what is to be made."""

@@ -31,9 +31,6 @@ from dovetail.columns.spark_hash import balance, cell_numbers
 from dovetail.families.asof.compiled import Index
 from dovetail.families.asof.encode import hashes_of
 
-CELLS = 32
-"""Cells of a stream with keys.  Stored state depends on the number, so it must not follow the session."""
-
 BUCKETS = 1024
 """Buckets where a sample has told which of them are heavy: the finer, the fewer keys are cut along with a heavy one."""
 

@@ -14,7 +14,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.changing import GIVEN, NOTHING_GONE, Carry, Definition, Pieces, Standing, not_held, refused, same_parts
+from dovetail.changing import (
+    NOTHING_GONE,
+    Carry,
+    Definition,
+    Operators,
+    Pieces,
+    Standing,
+    TakeStored,
+    not_held,
+    refused,
+    same_parts,
+)
+from dovetail.columns.codes import Mask
 from dovetail.columns.held import since_segment
 from dovetail.columns.layout import SINCE
 from dovetail.columns.segments import concat
@@ -22,7 +34,6 @@ from dovetail.families.theta.inventory import side_of
 from dovetail.families.theta.router import CELLS
 from dovetail.families.theta.spec import WindowSpec
 from dovetail.families.theta.stream import WindowKernel
-from dovetail.inventory import StateLayout
 
 
 def carry(old: Definition, new: Definition, standing: Standing) -> Carry:
@@ -42,23 +53,19 @@ def carry(old: Definition, new: Definition, standing: Standing) -> Carry:
     return Carry({held.name: NOTHING_GONE for held in new.layout.inputs}, {"since": since}, since, notes)
 
 
-@dataclass(frozen=True)
-class TakeRows:
+class TakeRows(TakeStored):
     """The segments of an old cell in; the rows of one input out."""
 
-    layout: StateLayout
-    side: int
-    since: int
-    columns: tuple[int, ...]
-
-    def __call__(self, operators: Mapping[int, Mapping[str, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-        """Batches of the columns that are wanted, and a mark that says nothing."""
+    def held(self, operators: Operators) -> Iterator[tuple[pa.RecordBatch, Mask]]:
+        """The rows of all windows that are open, which nobody marks."""
         for state in operators.values():
             own = [name for name in state if side_of(name) == self.side]
             for name in sorted(own, key=lambda name: int(name.rsplit("/", 1)[1])):
-                wanted = state[name].select(list(self.columns))
-                marks = pa.array(np.zeros(wanted.num_rows, dtype=np.bool_))
-                yield pa.RecordBatch.from_arrays([*wanted.columns, marks], names=[*wanted.schema.names, GIVEN])
+                yield state[name], np.zeros(state[name].num_rows, dtype=np.bool_)
+
+    def kept(self, rows: pa.RecordBatch) -> Mask:
+        """All rows of an open window."""
+        return np.ones(rows.num_rows, dtype=np.bool_)
 
 
 @dataclass(frozen=True)

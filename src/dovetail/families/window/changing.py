@@ -17,7 +17,18 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from dovetail.changing import GIVEN, NOTHING_GONE, Carry, Definition, Pieces, Standing, not_held, refused
+from dovetail.changing import (
+    GIVEN,
+    NOTHING_GONE,
+    Carry,
+    Definition,
+    Operators,
+    Pieces,
+    Standing,
+    TakeStored,
+    not_held,
+    refused,
+)
 from dovetail.columns.codes import Mask, float_values, order_codes
 from dovetail.columns.layout import ROW, SLICE
 from dovetail.columns.segments import concat
@@ -177,18 +188,11 @@ def _given(old: Definition, new: Definition) -> list[str]:
     return said
 
 
-@dataclass(frozen=True)
-class TakeRows:
+class TakeRows(TakeStored):
     """The segments of an old cell in, of all operators of a join; the rows of one input out, each once."""
 
-    layout: StateLayout
-    side: int
-    since: int
-    columns: tuple[int, ...]
-    """Which columns of the stored rows are wanted."""
-
-    def __call__(self, operators: Mapping[int, Mapping[str, pa.RecordBatch]]) -> Iterator[pa.RecordBatch]:
-        """Batches of those columns and :data:`~dovetail.changing.GIVEN`."""
+    def held(self, operators: Operators) -> Iterator[tuple[pa.RecordBatch, Mask]]:
+        """The rows of all slices of time, and which of them have matched."""
         matched = [
             state[f"matched/{self.side}"].column(0).to_numpy()
             for state in operators.values()
@@ -204,13 +208,9 @@ class TakeRows:
                     given = state[flags_name(name)].column(0).to_numpy(zero_copy_only=False)
                 elif matched and ROW in rows.schema.names:
                     given = np.isin(rows.column(ROW).to_numpy(), np.concatenate(matched))
-                kept = np.flatnonzero(self._kept(rows))
-                chosen = rows.select(list(self.columns)).take(kept)
-                yield pa.RecordBatch.from_arrays(
-                    [*chosen.columns, pa.array(given[kept])], names=[*chosen.schema.names, GIVEN]
-                )
+                yield rows, given
 
-    def _kept(self, rows: pa.RecordBatch) -> Mask:
+    def kept(self, rows: pa.RecordBatch) -> Mask:
         """Rows that the old join was not through with; of the copies of one, the first."""
         kept: Mask = time_codes(rows.column(self.layout.inputs[self.side].time or 0)) >= self.since
         routing = self.layout.facts["routing"]

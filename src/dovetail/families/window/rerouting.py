@@ -20,6 +20,7 @@ from dovetail.columns.layout import ROW, SLICE
 from dovetail.columns.partition import parts_by_cell
 from dovetail.columns.segments import cast_columns, concat
 from dovetail.columns.spark_hash import placed
+from dovetail.errors import CheckpointError, is_whole
 from dovetail.families.window.encode import Index, equality_codes, group_codes, time_codes
 from dovetail.families.window.inventory import HEAD, side_of
 from dovetail.families.window.router import cells_of
@@ -41,6 +42,8 @@ Piece = tuple[int, int, str, pa.RecordBatch]
 _MATCHED, _FROM = "#matched", "#from"
 """Columns of rows on their way: whether they have matched, and the cell that numbered them."""
 _ABOUT = b"about"
+_MOST = 64
+"""Cells of a partition; a join is planned with two."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,15 @@ class Rerouting:
 
     layout: StateLayout
     """That of the new state."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers of cells that nobody chose: a stored layout may say anything."""
+        cells, tasks = self.layout.facts.get("cells", 0), self.layout.facts.get("tasks", 0)
+        if not (is_whole(tasks, least=1) and is_whole(cells, least=1) and cells <= _MOST * tasks):
+            raise CheckpointError(
+                f"the state names {cells} cells for {tasks} partitions",
+                accepted=f"whole numbers from 1 on, and at most {_MOST} cells for each partition",
+            )
 
     @property
     def numbers(self) -> tuple[int, ...]:
