@@ -21,6 +21,7 @@ from chaos.families import GROUPS, REPEATED
 from chaos.faults import FAULTS
 from chaos.inputs import write_inputs
 from chaos.killing import HungError, Hunt, batches, plan
+from chaos.rereading import files_by_batch, write_again
 from chaos.soak import draw, soak
 from chaos.verify import verify
 from chaos.victim import place_of
@@ -67,7 +68,6 @@ def _kill(place: Path, seed: int, kills: int, files: int, rows: int, groups: lis
     write_inputs(place / "inputs", seed=seed, files=files, rows=rows)
     columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.completed}/{task.total} kills"))
     with Progress(*columns, TimeElapsedColumn(), console=console) as progress:
-        calm = _calm(place, progress, [name for at in groups for name in GROUPS[at] if name in REPEATED])
         task = progress.add_task("killing", total=kills)
         turn = 0
         while turn < len(groups) or struck < kills:
@@ -80,14 +80,17 @@ def _kill(place: Path, seed: int, kills: int, files: int, rows: int, groups: lis
                 hunt.run(plan(seed, at + len(GROUPS) * (turn // len(groups)), wanted))
             except HungError as error:
                 progress.console.log(f"[red]{error}")
-                right = False
+                right, ended = False, False
+            else:
+                ended = True
             finally:
                 hunt.clean()
             struck += hunt.kills.total()
             progress.update(task, completed=struck)
             for family in GROUPS[at]:
                 own = place_of(hunt.place, family)
-                verdict = verify(family, place / "inputs", own / "out", calm.get(family))
+                calm = _calm(hunt, family, progress) if ended and family in REPEATED else None
+                verdict = verify(family, place / "inputs", own / "out", calm)
                 right &= verdict.right
                 table.add_row(
                     family, *(str(hunt.kills[kind]) for kind in KILLED),
@@ -184,18 +187,18 @@ def long_run(
     raise typer.Exit(0 if all(one.flat for one in verdicts) else 1)
 
 
-def _calm(place: Path, progress: Progress, families: list[str]) -> dict[str, Path]:
-    """Sinks of a run without kills, of the families whose answer is a choice that must be made again."""
-    if not families:
-        return {}
-    task = progress.add_task("a run without kills first", total=0)
-    hunt = Hunt(place / "calm", place / "inputs", tuple(families))
+def _calm(hunt: Hunt, family: str, progress: Progress) -> Path:
+    """The sink of a run without kills that read the same files in the same micro-batches."""
+    task = progress.add_task(f"{family}, once more without kills", total=0)
+    place = hunt.place / "calm" / place_of(hunt.place, family).name
+    write_again(hunt.inputs, files_by_batch(place_of(hunt.place, family) / "checkpoint"), place / "inputs")
+    again = Hunt(place, place / "inputs", (family,))
     try:
-        hunt.run([])
+        again.run([])
     finally:
-        hunt.clean()
+        again.clean()
     progress.remove_task(task)
-    return {family: place_of(place / "calm", family) / "out" for family in families}
+    return place_of(place, family) / "out"
 
 
 if __name__ == "__main__":

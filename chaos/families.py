@@ -10,7 +10,7 @@ from typing import Protocol
 from pyspark.sql import DataFrame, SparkSession
 
 import dovetail as dt
-from chaos.inputs import DELAY, SCHEMA
+from chaos.inputs import DELAY, SCHEMA, files_at_once
 from dovetail.conditions.criteria import Criterion
 
 
@@ -38,15 +38,15 @@ class Family:
 
 @dataclass(frozen=True)
 class Files:
-    """Folders of JSON files, each file a micro-batch."""
+    """Folders of JSON files, each file a micro-batch unless the folder says otherwise."""
 
     spark: SparkSession
     folder: Path
 
     def stream(self, name: str) -> DataFrame:
         """Read a folder as a stream."""
-        raw = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).json(str(self.folder / name))
-        return raw.withWatermark("ts", DELAY)
+        reader = self.spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", files_at_once(self.folder))
+        return reader.json(str(self.folder / name)).withWatermark("ts", DELAY)
 
     def ranges(self) -> DataFrame:
         """Read the static table."""

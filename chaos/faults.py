@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 
 from chaos.breaking import Fault, Scene
+from chaos.killing import batches
 from chaos.processes import find, kill
 from chaos.victim import place_of
 
@@ -29,7 +30,7 @@ _HANG = 60.0
 class _FullDisk(Fault):
     """A small disk, which something else fills for a while."""
 
-    says = "No space left on device"
+    says = "No space left on device|disk is full"
 
     def lacking(self) -> str | None:
         """A disk of its own needs the right to mount one."""
@@ -284,16 +285,22 @@ class _OwnInputs(Fault):
 
 
 class FilesVanish(_OwnInputs):
-    """Input files that are gone: those that were read, and one that a micro-batch has begun with."""
+    """Input files that are gone once all queries have read them; what had not been read is Spark's to miss.
+
+    A file that vanishes before its micro-batch lists it is left out by Spark's file source, with a warning in its log
+    and no other word, so that no join can know.
+    """
 
     name = "inputs-vanish"
-    about = "files that were read are gone, and so is the next one of each input"
-    says = "does not exist|FileNotFound|No such file|FAILED_READ_FILE"
+    about = "after a kill of the driver, the files that all queries have read are gone"
 
     def strike(self, scene: Scene) -> None:
-        """Take away the first files, and the next ones, which the queries may have listed."""
+        """Stop the queries, so that it is known what they have read, and take it away."""
+        scene.kill()
+        # A micro-batch has at least one file of each input.
+        read = min(batches(place_of(scene.work, family)) for family in scene.families)
         for name in "ABC":
-            for file in sorted((scene.inputs / name).glob("*.json"))[:8]:
+            for file in sorted((scene.inputs / name).glob("*.json"))[:read]:
                 file.rename(_aside(file))
 
     def mend(self, scene: Scene) -> None:

@@ -34,12 +34,11 @@ def write_inputs(folder: Path, *, seed: int, files: int, rows: int) -> None:
     for number, name in enumerate("ABC"):
         random = np.random.default_rng([seed, number])
         place = folder / name
-        place.mkdir(parents=True)
         parts = [_rows(random, number, file, rows) for file in range(files)]
         for extra in range(CLOSING):
             late = START + (files + 1) * SPAN + (extra + 1) * timedelta(hours=1)
             parts.append([{"id": LAST + extra, "k": -1 - number, "v": -1000 * (number + 1), "ts": late.isoformat()}])
-        _write(place, ["\n".join(map(json.dumps, part)) for part in parts])
+        write_padded(place, ["\n".join(map(json.dumps, part)) for part in parts])
     ranges = pa.table({"name": list("abcdef"), "low": [0, 5, 20, 20, 70, 99], "high": [5, 20, 60, 40, 90, 100]})
     (folder / "S").mkdir()
     pq.write_table(ranges, folder / "S" / "ranges.parquet")
@@ -61,8 +60,19 @@ def _rows(random: np.random.Generator, number: int, file: int, rows: int) -> lis
     return made
 
 
-def _write(place: Path, texts: list[str]) -> None:
+AT_ONCE = "files-at-once"
+"""A file in the folder of the inputs: how many files of an input a micro-batch reads.  Without it, one."""
+
+
+def files_at_once(folder: Path) -> int:
+    """How many files of an input a micro-batch reads."""
+    said = folder / AT_ONCE
+    return int(said.read_text(encoding="ascii")) if said.exists() else 1
+
+
+def write_padded(place: Path, texts: list[str]) -> None:
     """Files of one size, each newer than those before it: a stream reads them in the order of their times."""
+    place.mkdir(parents=True)
     size = max(map(len, texts))
     for number, text in enumerate(texts):
         file = place / f"{number:04}.json"

@@ -4,7 +4,7 @@ Six queries run at once on a local Spark: a window join, an as-of join, a theta 
 that sheds, a best-match join and an approximate one.  The run samples the private memory of each process, the JVM's
 heap after a collection, open files and sockets, the rows and bytes that the joins hold, the files of the checkpoints,
 and how long micro-batches take.  Flat means: the robust slope (Theil and Sen) over the second half of the run is not
-above zero with confidence, or adds up to less than a small part of the median.
+above zero with confidence, or adds up to less than a small part of the median.  Linux only: it reads /proc.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import psutil
 from matplotlib.figure import Figure
 from pyspark.sql import DataFrame, SparkSession
@@ -31,6 +32,7 @@ from dovetail.spark.runtime.quiet import quiet_session
 MIB = 1 << 20
 HEAP = "640m"
 SAMPLES = 120
+Values = npt.NDArray[np.float64]
 SERIES = {
     "driver JVM": "MiB", "live heap of it": "MiB", "Python driver": "MiB", "Python workers": "MiB",
     "rows held": "rows", "bytes held": "MiB", "open files": "files", "checkpoint files": "files", "micro-batch": "s",
@@ -75,14 +77,32 @@ def judge(name: str, seconds: list[float], values: list[float], tolerance: float
     True
     >>> judge("driver JVM", times, [100.0 + at for at in range(40)], 0.05).flat
     False
+    >>> judge("driver JVM", times, [100.0 + at + 9 * (at % 4) for at in range(40)], 0.05).flat
+    False
+    >>> judge("checkpoint files", times, [100.0 + 2 * abs((at + 10) % 40 - 20) for at in range(40)], 0.05).flat
+    True
     """
     half = len(seconds) // 2
     x, y = np.array(seconds[half:]), np.array(values[half:])
-    slope, _, low, high = theilslopes(y, x)
+    slope, at_zero, low, high = map(float, theilslopes(y, x))
+    wider = _widening(y - at_zero - slope * x)
+    low, high = slope - wider * (slope - low), slope + wider * (high - slope)
     span, median = float(x[-1] - x[0]), float(np.median(y))
-    growth = float(slope) * span
-    flat = float(low) <= 0 or growth <= tolerance * median
-    return Judged(name, SERIES[name], median, growth, float(low) * span, float(high) * span, flat)
+    growth = slope * span
+    flat = low <= 0 or growth <= tolerance * median
+    return Judged(name, SERIES[name], median, growth, low * span, high * span, flat)
+
+
+def _widening(residuals: Values) -> float:
+    """By how much the interval of a slope widens because samples resemble those before them.
+
+    Theil and Sen take samples to be independent.  So many with this correlation from one to the next (r) say as much as
+    (1 - r) / (1 + r) times as many that are: of files that are deleted every ten minutes, sixty samples are not many.
+    """
+    spread = float(residuals @ residuals)
+    r = float(residuals[1:] @ residuals[:-1]) / spread if spread else 0.0
+    r = min(max(r, 0.0), 0.99)
+    return float(np.sqrt((1 + r) / (1 - r)))
 
 
 def soak(minutes: float, rate: int, place: Path, tick: Callable[[float], None]) -> Soak:
@@ -183,10 +203,14 @@ def _sample(spark: SparkSession, queries: list[StreamingQuery], found: Soak, pas
 
 
 def _private(pid: int) -> float:
-    """Memory that a process shares with no other, in MiB: forked workers share much with their daemon."""
+    """Memory that a process has written and shares with no other, in MiB: forked workers share much with their daemon.
+
+    Pages of libraries are left out: they count as one process's own as soon as no other program uses the library.
+    """
     try:
-        return float(psutil.Process(pid).memory_full_info().uss) / MIB
-    except psutil.NoSuchProcess:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines()
+        return sum(int(line.split()[1]) for line in lines if line.startswith(("Private_Dirty:", "Swap:"))) / 1024
+    except (FileNotFoundError, ProcessLookupError):
         return 0.0
 
 

@@ -17,14 +17,20 @@ from pyspark.errors import PySparkException
 
 import dovetail as dt
 from chaos.families import FAMILIES, Family, Files
+from dovetail.spark.runtime.classes import sharing_options
+from dovetail.spark.runtime.failures import brief
+from dovetail.spark.runtime.java import check_java
 
 MASTER = "local-cluster[2,1,1024]"
 # These JVMs live for seconds: only the first compiler and the simplest garbage collector start them fastest.
 _SHORT_LIVED = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 SETTINGS: dict[str, object] = {
     "spark.driver.extraJavaOptions": _SHORT_LIVED,
-    "spark.executor.extraJavaOptions": _SHORT_LIVED,
     "spark.sql.shuffle.partitions": 2,
+    # Each file is read by a task of its own, however many a micro-batch has: parts of a sample depend on that.
+    "spark.sql.files.openCostInBytes": 128 << 20,
+    "spark.sql.codegen.wholeStage": False,
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.executor.memory": "1g",
     # A killed worker or executor fails tasks; only so many failures of one task end the query.
     "spark.task.maxFailures": 20,
@@ -43,7 +49,10 @@ def place_of(place: Path, family: str) -> Path:
 
 def run(place: Path, inputs: Path, families: list[Family], master: str, more: dict[str, object]) -> bool:
     """Run the queries to their end; whether none has failed."""
-    spark = dt.session("chaos", master=master, driver_memory="768m", conf={**SETTINGS, **more})
+    # dt.session does this for the driver alone, since executors are on other machines.
+    executors = f"{_SHORT_LIVED} {sharing_options(check_java(), _SHORT_LIVED)}".strip()
+    settings = {"spark.executor.extraJavaOptions": executors, **SETTINGS, **more}
+    spark = dt.session("chaos", master=master, driver_memory="768m", conf=settings)
     queries = []
     for family in families:
         own = place_of(place, family.name)
@@ -57,7 +66,8 @@ def run(place: Path, inputs: Path, families: list[Family], master: str, more: di
             query.awaitTermination()
         except PySparkException as error:
             right = False
-            print(FAILED, " ".join(str(error).split()), flush=True)
+            # What a person would be told, and all that Spark says.
+            print(FAILED, " ".join(f"{brief(error)} | {error}".split()), flush=True)
     spark.stop()
     return right
 

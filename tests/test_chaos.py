@@ -12,8 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from chaos.families import FAMILIES, GROUPS, Files
-from chaos.inputs import LAST, write_inputs
+from chaos.inputs import LAST, files_at_once, write_inputs
 from chaos.killing import Hunt, batches, plan
+from chaos.rereading import files_by_batch, write_again
 from chaos.soak import judge
 from chaos.verify import answer, committed_files, verify
 from chaos.victim import place_of
@@ -85,6 +86,27 @@ def test_files_of_one_size_keep_their_order_where_a_crash_puts_two_into_one_micr
         (checkpoint / "sources" / str(number) / "1").write_text(f"v1\n{json.dumps(entry)}", encoding="utf-8")
     assert run() == 2 * 2 * 30, "no micro-batch had two files of each input"
     assert verify("theta, rows", folder, sink).right
+    read = files_by_batch(checkpoint)
+    assert read[:2] == [{"A": ["0000.json"], "B": ["0000.json"]}, {name: ["0001.json", "0002.json"] for name in "AB"}]
+    assert [batch["A"] for batch in read[2:]] == [[f"000{number}.json"] for number in (3, 4, 5)]
+
+
+def test_a_run_without_kills_reads_what_the_micro_batches_read(inputs, tmp_path):
+    """One input is a file ahead of the other, and at the end it has nothing left."""
+    read = [{"A": ["0000.json", "0001.json"], "B": ["0000.json"]}, {"A": ["0002.json"], "B": ["0001.json"]}]
+    read.append({"B": ["0002.json"]})
+    write_again(inputs, read, tmp_path)
+    for name in "AB":
+        files = sorted((tmp_path / name).iterdir(), key=lambda file: file.stat().st_mtime)
+        texts = [file.read_text(encoding="ascii").strip() for file in files]
+        assert texts == [
+            (inputs / name / one).read_text(encoding="ascii").strip() if one else ""
+            for batch in read
+            for one in [*batch.get(name, []), "", ""][:2]
+        ]
+        assert len({file.stat().st_size for file in files}) == 1
+    assert files_at_once(tmp_path) == 2
+    assert answer("beside static, left", tmp_path).total() > 60
 
 
 def test_the_verifier_of_changes_and_of_subsets(inputs, tmp_path):

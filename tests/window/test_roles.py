@@ -54,6 +54,7 @@ def check(seed: int) -> int:
     return sum(answer.values())
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_drawn_joins():
     assert sum(check(seed) for seed in seeds(0, 120)) > 300
 

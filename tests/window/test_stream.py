@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from itertools import count
+from types import SimpleNamespace
+
+import pyarrow as pa
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -119,6 +123,22 @@ def test_small_limits_change_nothing(case, data):
         patch.setattr(kernel, "BLOCK", 3)
         patch.setattr(state, "SMALL", 1)
         patch.setattr(state, "MANY", 2)
-        patch.setattr(state, "CACHE", state.SegmentCache(limit=data.draw(st.sampled_from([1, 300, 1 << 20]))))
+        limit, pace = data.draw(st.sampled_from([1, 300, 1 << 20])), data.draw(st.sampled_from([0, 20, 100]))
+        patch.setattr(state, "CACHE", state.SegmentCache(limit, clock=count(step=pace).__next__))
         joined = run_stream(spec, case.tables, schedule, flush=10_000)
     assert joined.found == case.expected()
+
+
+def test_a_worker_lets_go_of_segments_that_another_one_may_have_evicted():
+    now = 0.0
+    cache = state.SegmentCache(clock=lambda: now)
+    segment = SimpleNamespace(rows=pa.RecordBatch.from_pydict({"x": [1, 2]}))
+    for moment, name in ((0.0, "evicted elsewhere"), (10.0, "asked for"), (50.0, "new")):
+        now = moment
+        cache[name] = segment
+    assert cache["asked for"] is segment
+    for moment, left in ((59.0, 3), (61.0, 2), (105.0, 2), (111.0, 0)):
+        now = moment
+        cache.let_go()
+        assert len(cache) == left
+    assert cache.currsize == 0

@@ -102,6 +102,20 @@ def test_dropping_is_a_subset(spark, folder):
     assert all(report["recall"] < 1 for report in reports)
 
 
+@pytest.mark.parametrize("kind", [dt.Harvest, dt.RandomDrop])
+def test_rows_carry_the_time_only_where_the_throttle_follows_the_clock(spark, folder, monkeypatch, kind):
+    """Spark compares what a task gives when it runs again, and ends a query in which that differs."""
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("a router that looks at the clock")
+
+    monkeypatch.setattr("dovetail.spark.joins.window.SheddingRouter", refuse)
+    given = {"on": ON, "time": "t", "within": WINDOW, "lateness": 0}
+    dt.window_join(streams(spark, folder), **given, shed=kind(throttle=0.5))
+    with pytest.raises(AssertionError, match="looks at the clock"):
+        dt.window_join(streams(spark, folder), **given, shed=kind())
+
+
 def test_the_plan_says_what_will_be_shed(spark, folder, capsys):
     joined = dt.window_join(
         streams(spark, folder), on=ON, time="t", within=WINDOW, lateness=0, shed=dt.Harvest(memory="1 MiB")

@@ -34,6 +34,7 @@ SAID = [
 ]
 
 
+@example(parts=[(False, b"\r[Stage 0:>   (0 + 2) / 4]"), (True, WORKER), (False, b"\n")], cuts=[])
 @example(parts=[(True, WORKER), (False, b"\r[Stage 0:>   (0 + 2) / 4]")], cuts=[])
 @given(
     parts=st.lists(
@@ -42,13 +43,15 @@ SAID = [
     cuts=st.lists(st.integers(0, 400), max_size=12),
 )
 def test_any_cut_into_pieces_passes_what_is_said_and_nothing_else(parts, cuts):
-    kept, written, fresh = b"", b"", True
+    kept, written, fresh, silenced = b"", b"", True, False
     for noise, text in parts:
         # A line that begins behind a progress bar is a line of its own, if the bar went back to its beginning.
         noise = noise and fresh
-        blank = text.strip() == b"" and written.endswith(WORKER) and fresh
+        # The blank line behind a line of a worker goes with it, and stays with one that stays.
+        blank = text.strip() == b"" and written.endswith(WORKER) and silenced
+        silenced = noise or blank
         written += text
-        if not noise and not blank:
+        if not silenced:
             kept += text
         fresh = text.endswith((b"\n", b"\r"))
     screen, passed = Screen(), b""

@@ -1,4 +1,8 @@
-"""Where rows go: as in a window join; what says how far an input has come also says when its packing began."""
+"""Where rows go: as in a window join; what says how far an input has come also says when its packing began.
+
+Only joins that set their throttle by the clock need that.  Spark compares what a packing task gives when it runs again,
+after its executor was lost, and ends a query in which that differs.
+"""
 
 from __future__ import annotations
 

@@ -8,8 +8,10 @@ itself a small one (``head``), so that a call reads what it lacks and nothing el
 from __future__ import annotations
 
 import json
+import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -31,6 +33,8 @@ CACHE_BYTES = 256 << 20
 """What a worker remembers of segments it has seen."""
 _REMEMBERED = 8
 """Where its memory is limited, a worker remembers segments in this part of it."""
+UNUSED_SECONDS = 60.0
+"""How long a worker remembers a segment that no cell asks for."""
 SMALL = 1 << 15
 """Rows below which segments of neighbouring slices are kept together."""
 MANY = 8
@@ -52,11 +56,23 @@ class StoredSegment:
 
 
 class SegmentCache(LRUCache[str, IndexedSegment]):
-    """Segments that this process has seen, up to so many bytes; the least recently used ones are evicted first."""
+    """Segments that this process has seen, up to so many bytes; the least recently used ones are evicted first.
 
-    def __init__(self, limit: int = CACHE_BYTES) -> None:
+    Micro-batches of a cell run in whichever worker is free.  The one that evicts a segment from the state cannot tell
+    the others, so they let go of what nobody has asked for in a while: if that is still in the state, it is read again.
+    """
+
+    def __init__(self, limit: int = CACHE_BYTES, clock: Callable[[], float] = time.monotonic) -> None:
         # A segment beyond the limit is kept alone: reading it again in every micro-batch would take longest of all.
         super().__init__(limit, getsizeof=lambda segment: min(segment.rows.nbytes, limit))
+        self._clock = clock
+        self._used: OrderedDict[str, float] = OrderedDict()
+        """When each segment was last asked for, the longest ago first."""
+
+    def __getitem__(self, name: str) -> IndexedSegment:
+        segment = super().__getitem__(name)
+        self._note(name)
+        return segment
 
     def __setitem__(self, name: str, segment: IndexedSegment) -> None:
         # A worker that is limited after this process has been forked remembers less.
@@ -64,6 +80,21 @@ class SegmentCache(LRUCache[str, IndexedSegment]):
         while most is not None and self and self.currsize + segment.rows.nbytes > most // _REMEMBERED:
             self.popitem()
         super().__setitem__(name, segment)
+        self._note(name)
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        self._used.pop(name, None)
+
+    def _note(self, name: str) -> None:
+        self._used[name] = self._clock()
+        self._used.move_to_end(name)
+
+    def let_go(self) -> None:
+        """Forget the segments that nobody has asked for in a while."""
+        before = self._clock() - UNUSED_SECONDS
+        while self._used and next(iter(self._used.values())) < before:
+            del self[next(iter(self._used))]
 
 
 CACHE = SegmentCache()
@@ -99,6 +130,7 @@ class CellState:
     @classmethod
     def load(cls, spec: WindowJoinSpec, state: Mapping[str, pa.RecordBatch]) -> CellState:
         """Take up what an earlier call stored."""
+        CACHE.let_go()
         if HEAD not in state:
             return cls(spec, state, [None] * len(spec.aliases))
         head = state[HEAD]

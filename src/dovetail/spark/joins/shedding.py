@@ -113,7 +113,7 @@ def shed_names(plan: WindowPlan, slices: Slices) -> tuple[str, ...]:
 
 
 def shed_sums(aliases: Sequence[str], slices: Slices, *, harvesting: bool, judged: bool = False) -> list[Column]:
-    """One aggregate for each metric, of the array ``m`` that cells fill in the order of `shed_metrics`.
+    """One aggregate for each metric, of the array that cells fill in the order of `shed_metrics`.
 
     Sums for counts; for the throttle and the slices looked at the mean over cells; for the recall an estimate and
     its interval (:func:`dovetail.families.shedding.recall.recall_interval`, as an expression).

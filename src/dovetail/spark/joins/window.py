@@ -62,7 +62,7 @@ def window_join_frame(frames: Mapping[str, DataFrame], plan: WindowPlan) -> Data
     sides = filtered_sides(frames, plan.filters)
     spec = plan.spec
     streaming = bool(plan.streams)
-    router = WindowRouter if plan.shed is None else SheddingRouter
+    router = WindowRouter if plan.shed is None or plan.shed.throttle is not None else SheddingRouter
     packed = [_packed(sides[alias], router(spec, at), streaming=streaming) for at, alias in enumerate(plan.inputs)]
     handle = Handle(plan)
     names, sums, kernel = _running(plan)

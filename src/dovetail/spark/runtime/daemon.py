@@ -9,7 +9,10 @@ It is also silent about what is no failure.  Spark hangs up on a worker whose ro
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import gc
+import os
 import signal
 import sys
 import traceback
@@ -20,6 +23,14 @@ from typing import Any
 # Spark puts an archive of PySpark first, whose modules have no byte code: they take four times as long to import as
 # those of the installed PySpark, which is the same one where this daemon runs.
 sys.path.sort(key=lambda place: place.endswith("pyspark.zip"))
+
+if "PYSPARK_EXECUTOR_MEMORY_MB" in os.environ:
+    # Spark will limit the address space of the workers.  What a library only reserves counts there like what it uses:
+    # Arrow's own allocator keeps what it has once had, OpenBLAS and the C library take 70 MiB each for their threads.
+    os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "system")
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    with contextlib.suppress(OSError, AttributeError):  # only the C library of GNU has that
+        ctypes.CDLL(None).mallopt(-8, 1)  # M_ARENA_MAX
 
 import numpy as np
 import pandas as pd  # noqa: F401 - PyArrow imports it for the first array

@@ -24,6 +24,8 @@ _TRACE = "Traceback (most recent call last):"
 _WHAT_HELPS = {
     "CANNOT_LOAD_STATE_STORE": "a file of the checkpoint's state is missing or damaged: put it back from a copy and "
     "start again, or begin with a new checkpoint",
+    "CANNOT_WRITE_STATE_STORE": "the state could not be written to the checkpoint, whose disk is full or cannot be "
+    "reached: make room, and start again on the same checkpoint",
     "No space left on device": "a disk is full, that of the checkpoint, the output or spark.local.dir: make room, and "
     "start again on the same checkpoint",
     "Python worker exited unexpectedly": "a Python worker died, often killed by the kernel for its memory: more "
@@ -31,6 +33,9 @@ _WHAT_HELPS = {
     "spark.executor.pyspark.memory set, Dovetail knows how much a worker may take, and keeps below it",
     "MemoryError": "a Python worker has used up its memory: more of it (spark.executor.pyspark.memory), more "
     "partitions or a smaller spark.sql.execution.arrow.maxBytesPerBatch help",
+    "shuffle map stage with indeterminate output": "an executor was lost, and a task that ran again gave other rows: "
+    "start again on the same checkpoint; spark.sql.shuffle.orderIndependentChecksum.enabled=false spares it joins that "
+    "shed by the clock",
     "Python worker failed to connect back": "the machine was too busy to start a Python process in ten seconds: start "
     "again on the same checkpoint",
 }
