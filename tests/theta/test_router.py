@@ -11,6 +11,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from dovetail.columns.cells import Bounds
 from dovetail.columns.encode import routing_boxes, routing_points
 from dovetail.columns.hashing import row_hashes
 from dovetail.columns.layout import CELL_NUMBER, SEGMENT
@@ -258,6 +259,33 @@ def test_few_rows_with_most_of_the_results_are_cut(on):
         found[tasks[cell]] += fits.sum()
     assert found.sum() > 100_000
     assert found.max() <= 1.5 * found.mean()
+
+
+def test_cells_are_cut_by_results_that_a_sample_hardly_shows():
+    """Half of the rows lie fifty times as close as the others: a sample of one in 128 shows 400 pairs, or 25 a cell."""
+    random, half, size, partitions = np.random.default_rng(3), 2000, 12_500, 16
+    near, all_values = 10**9, 10**11
+    values = [np.concatenate([random.integers(0, top, size // 2) for top in (near, all_values)]) for _ in "ab"]
+    step = plan("ABS(R.a - S.x) <= 5", *(_skewed(9, 0.0).rename_columns(list(n)) for n in ("abk", "xyk"))).step
+    none, rows = np.zeros(size, dtype=np.int64), size * 128.0
+    points = Sample(none, values[0][None], values[0][None], rows)
+    boxes = Sample(none, values[1][None] - half, values[1][None] + half, rows)
+    routing = fit(step, points, boxes, partitions=partitions, may_copy_points=False)
+    assert routing.cells == partitions
+    # What each cell has of all rows, of which those that are close match their neighbours.
+    edges = np.concatenate([[0], routing.bounds.value, [all_values]])
+    close, far = np.diff(edges.clip(max=near)) / near * rows / 2, np.diff(edges) / all_values * rows / 2
+    each = 2 * half * rows / 2 / near
+    work = 2 * (close + far) + fitting.OUTPUT_COST * (close + far) * each * np.where(edges[1:] <= near, 1, 0.01)
+    assert work.max() <= 1.15 * work.mean()
+
+
+def test_thousands_of_tasks_do_not_make_millions_of_cells():
+    even = np.arange(1, 1000) << 40
+    bounds = Bounds(np.zeros_like(even), even, np.full(even.size, np.iinfo(np.int64).min))
+    for chosen in (5, 600, 1000):
+        divided, counts = fitting._divided(bounds, np.arange(1000) < chosen, 2000)
+        assert 1000 < divided.hash.size + 1 == counts.sum() <= 1000 + fitting.MOST_FINER * 1000
 
 
 def test_light_values_are_not_cut():

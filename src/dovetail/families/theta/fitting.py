@@ -33,6 +33,15 @@ OUTPUT_COST = 0.5
 PAIRS_SEEN = 64
 """Pairs among the sampled rows that tell where results are."""
 
+PAIRS_IN_CELL = 16
+"""Pairs in one cell that tell that it has more results than others: fewer may be chance."""
+
+SEEN_BY_POINT = 32
+"""Sampled rows around a sampled point that tell how many it matches where its box would hold hardly any."""
+
+UNEVEN = 1.1
+"""The largest cell over the average from which on cells are cut by their results, too."""
+
 MOST_FINER = 4
 """How many times as many cells there may be where some have most of the results."""
 
@@ -98,8 +107,10 @@ def _fitted(
     cost = rows + OUTPUT_COST * pairs
     matches = _matches(points, boxes, spans) if alone and mode == "axis" else None
     if matches is not None:
-        likely = OUTPUT_COST * np.maximum(pairs, placed.likely_pairs(matches))
-        if likely.max(initial=0.0) > 2 * (rows.sum() + likely.sum()) / cells:
+        found = placed.likely_pairs(matches)
+        likely = OUTPUT_COST * np.maximum(pairs, found)
+        seen = found.max(initial=0.0) / (weights[0] * boxes.rows / boxes.hash.size)
+        if seen >= PAIRS_IN_CELL and likely.max(initial=0.0) > 2 * (rows.sum() + likely.sum()) / cells:
             # Few rows have most of the results: cells of equal rows would leave them to one task.
             work = weights * (1 + OUTPUT_COST * matches)
             finer = min((work.sum() + boxes.rows) / (points.rows + boxes.rows), MOST_FINER)
@@ -108,6 +119,13 @@ def _fitted(
             rows, output = placed.rows(), OUTPUT_COST * placed.likely_pairs(matches)
             bounds, parts = _divided(bounds, output > rows, partitions)
             cost = np.repeat((rows + output) / parts, parts)
+        else:
+            matches = _smooth(matches, points, boxes, spans, cells)
+            cost = rows + OUTPUT_COST * np.maximum(pairs, placed.likely_pairs(matches))
+            if cost.max() > UNEVEN * cost.mean():
+                bounds = _cut(points, boxes, spans, ties, weights * (1 + OUTPUT_COST * matches), cells)
+                placed = _Placed(mode, bounds, points, boxes, spans, ties)
+                cost = placed.rows() + OUTPUT_COST * np.maximum(placed.certain_pairs(), placed.likely_pairs(matches))
     numbers = spark_hash.cell_numbers(spark_hash.balance(cost, partitions), partitions)
     return Routing(mode, axes, bounds, numbers, cost)
 
@@ -117,6 +135,8 @@ def _divided(bounds: Bounds, chosen: npt.NDArray[np.bool_], parts: int) -> tuple
 
     How many results lie between two sampled rows is hardly known.  In parts that go to different tasks it need not be.
     """
+    # Not as many for each task where many are chosen: thousands of cells for thousands of tasks would be millions.
+    parts = min(parts, MOST_FINER * chosen.size // max(1, int(chosen.sum())))
     floor = bounds.tie == LOWEST
     begin, end = bounds.value[:-1], bounds.value[1:]
     even = floor[:-1] & floor[1:] & (bounds.hash[:-1] == bounds.hash[1:])
@@ -208,18 +228,49 @@ def _matches(points: Sample, boxes: Sample, spans: _Spans) -> npt.NDArray[np.flo
     """How many rows each sampled point matches; None where too few sampled rows match to tell."""
     if not (points.hash.size and boxes.hash.size):
         return None
-    hashes = np.concatenate([points.hash, boxes.hash, boxes.hash])
-    values = np.concatenate([spans.point_start, spans.box_start, spans.box_end])
-    order = np.lexsort((values, hashes))
-    steps = (np.diff(hashes[order]) != 0) | (np.diff(values[order]) != 0)
-    ranks = np.empty(order.size, dtype=np.int64)
-    ranks[order] = np.concatenate([[0], np.cumsum(steps)])
-    point, low, high = np.split(ranks, [points.hash.size, points.hash.size + boxes.hash.size])
+    matches = _boxes_around(points, boxes, spans)
+    return matches * np.float64(boxes.rows / boxes.hash.size) if matches.sum() >= PAIRS_SEEN else None
+
+
+def _boxes_around(points: Sample, boxes: Sample, spans: _Spans) -> npt.NDArray[np.float64]:
+    """How many sampled boxes hold each sampled point."""
+    point, low, high = spans.point_start, spans.box_start, spans.box_end
+    hashes = np.concatenate([points.hash, boxes.hash])
+    if not (hashes == hashes[0]).all():
+        hashes, values = np.concatenate([hashes, boxes.hash]), np.concatenate([point, low, high])
+        order = np.lexsort((values, hashes))
+        steps = (np.diff(hashes[order]) != 0) | (np.diff(values[order]) != 0)
+        ranks = np.empty(order.size, dtype=np.int64)
+        ranks[order] = np.concatenate([[0], np.cumsum(steps)])
+        point, low, high = np.split(ranks, [points.hash.size, points.hash.size + boxes.hash.size])
     sane = low <= high
     begun = np.searchsorted(np.sort(low[sane]), point, side="right")
     ended = np.searchsorted(np.sort(high[sane]), point, side="left")
-    matches = (begun - ended).astype(np.float64)
-    return matches * np.float64(boxes.rows / boxes.hash.size) if matches.sum() >= PAIRS_SEEN else None
+    return (begun - ended).astype(np.float64)
+
+
+def _smooth(
+    matches: npt.NDArray[np.float64], points: Sample, boxes: Sample, spans: _Spans, cells: int
+) -> npt.NDArray[np.float64]:
+    """What each sampled point matches, from so many rows around it that chance plays little part.
+
+    A sample thins out rows on both sides, and of a narrow band shows few pairs.  Boxes that are made wider by a factor
+    hold as many times the rows where these lie evenly, and still lie within a cell.
+    """
+    sane = spans.box_start <= spans.box_end
+    widths = (spans.box_end.view(np.uint64) - spans.box_start.view(np.uint64)).astype(np.float64)
+    if (spans.box_start == LOWEST).any() or (spans.box_end == HIGHEST).any() or not (widths[sane] > 0).all():
+        return matches
+    seen = matches.sum() * boxes.hash.size / boxes.rows / points.hash.size
+    wanted = min(SEEN_BY_POINT, boxes.hash.size / cells / 4)
+    if seen >= wanted:
+        return matches
+    factor = float(2.0 ** np.ceil(np.log2(wanted / seen)))
+    further = np.where(sane, (factor - 1) / 2 * widths, 0.0).clip(max=2.0**62).astype(np.int64)
+    low = np.where(spans.box_start < LOWEST + further, LOWEST, spans.box_start - further)
+    high = np.where(spans.box_end > HIGHEST - further, HIGHEST, spans.box_end + further)
+    wide = _boxes_around(points, boxes, spans._replace(box_start=low, box_end=high))
+    return wide * np.float64(boxes.rows / boxes.hash.size / factor)
 
 
 def _interval(mode: Mode, axes: tuple[int, ...], sample: Sample, *, of_points: bool) -> tuple[Codes, Codes]:
