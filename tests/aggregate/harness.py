@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections import defaultdict
 from dataclasses import replace
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 from tests.aggregate.shapes import box_keys, points_batch
 
 from dovetail.columns.layout import CELL_NUMBER, COUNTERS, TURN
-from dovetail.columns.segments import binary_column, pack
+from dovetail.columns.segments import pack
+from dovetail.families.aggregate import line
 from dovetail.families.aggregate.join_stages import METRICS, BroadcastStage, IndexStage, MergeStage
 from dovetail.families.aggregate.router import Routing, Sample, fit, without_sample
 from dovetail.families.aggregate.spec import AggregateSpec
@@ -63,6 +65,20 @@ def play(
     With a seed `again`, every routing task runs twice, with its rows in another order, and each cell gets its segments
     from one of the two runs, as after a lost executor.
     """
+    cells = routed(spec, rows, others, partitions=partitions, sample=sample, tasks=tasks, few=few, again=again)
+    merges: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+    for number in sorted(cells):
+        for out in AnswerStage(spec, partitions)(_in_turn(cells[number])):
+            _deal(merges, out)
+    outs = [out for number in merges for out in MergeStage(spec, partitions)(_in_turn(merges[number]))]
+    return _answers(spec, outs)
+
+
+def routed(
+    spec: AggregateSpec, rows: list[Any], others: list[Any], *, partitions: int, sample: bool, tasks: int = 2,
+    few: bool = False, again: int | None = None,
+) -> dict[int, list[pa.RecordBatch]]:  # fmt: skip
+    """The segments of every cell."""
     draw = None if again is None else np.random.default_rng(again)
     answering, asking = sides(spec, rows, others, few=few)
     routing = fitted(spec, answering, asking, partitions) if sample else without_sample(spec.step, partitions)
@@ -80,12 +96,7 @@ def play(
                     _deal(dealt[-1], out)
             for number in sorted({number for run in dealt for number in run}):
                 cells[number] += dealt[0 if draw is None else int(draw.integers(2))][number]
-    merges: dict[int, list[pa.RecordBatch]] = defaultdict(list)
-    for number in sorted(cells):
-        for out in AnswerStage(spec, partitions)(_in_turn(cells[number])):
-            _deal(merges, out)
-    outs = [out for number in merges for out in MergeStage(spec, partitions)(_in_turn(merges[number]))]
-    return _answers(spec, outs)
+    return cells
 
 
 def broadcast(
@@ -98,10 +109,14 @@ def broadcast(
     if not packed:
         carried = pa.array([values, *[None] * (len(rows) - 1)][: len(rows)], pa.list_(pa.binary()))
         return _answers(spec, list(BroadcastStage(spec)([asking.append_column("g", carried)])))
-    halves = [half for half in (asking.slice(0, 3), asking.slice(3)) if half.num_rows]
-    carried = pa.array([values, None][: len(halves)], pa.list_(pa.binary()))
-    batch = pa.RecordBatch.from_arrays([binary_column([pack(half) for half in halves]), carried], names=["v", "g"])
-    return _answers(spec, list(BroadcastStage(spec, packed=True)([batch])))
+    halves = [pack(half).to_pybytes() for half in (asking.slice(0, 3), asking.slice(3)) if half.num_rows]
+    # A task begins with a row for each part, or one that Spark has joined to none.
+    segments = pa.array([*[None] * max(1, len(values)), *halves], pa.binary())
+    carried = pa.array([*(values or [None]), *[None] * len(halves)], pa.binary())
+    batch = pa.RecordBatch.from_arrays([segments, carried], names=["v", "g"])
+    # Several blocks of rows ask the same index.
+    with mock.patch.object(line, "_LEAST_BLOCK", 2):
+        return _answers(spec, list(BroadcastStage(spec, packed=True)([batch])))
 
 
 def _deal(groups: dict[int, list[pa.RecordBatch]], out: pa.RecordBatch) -> None:

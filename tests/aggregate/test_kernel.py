@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.aggregate.shapes import EXPECTED, answering, asking, box_keys, condition, points_batch, same, spec_of
 from tests.examples import examples
 
-from dovetail.families.aggregate.compiled_fixed import fixed_ranges, fixed_unit
+from dovetail.families.aggregate.compiled_fixed import fixed_prefix, fixed_ranges, fixed_unit
 from dovetail.families.aggregate.finish import results
 from dovetail.families.aggregate.kernel import states
 from dovetail.families.aggregate.wide import averaged, fits, to_words
@@ -84,7 +84,7 @@ def test_prefix_sums_in_fixed_point_lose_no_bit(values, data):
         return
     begin = data.draw(st.integers(0, len(values)))
     end = data.draw(st.integers(begin, len(values)))
-    high, low = fixed_ranges(array, unit, np.array([begin]), np.array([end]))
+    high, low = fixed_ranges(*fixed_prefix(array, unit), unit, np.array([begin]), np.array([end]))
     exact = sum(map(Fraction, values[begin:end]), Fraction(0))
     if math.isinf(high[0]):
         assert abs(exact) > 1.7e308

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.aggregate.harness import broadcast, fitted, play, sides
+from tests.aggregate.harness import broadcast, fitted, play, routed, sides
 from tests.aggregate.shapes import (
     EXPECTED,
     WHOLE,
@@ -203,6 +203,19 @@ def test_an_overflow_is_an_error_where_ansi_is_on():
     assert found[0]["whole"] == -(2**63)
     with pytest.raises(ArgumentError, match="overflows"):
         play(spec_of(keyed=True, axes="x", ansi=True), rows, others, partitions=2, sample=True)
+
+
+@pytest.mark.parametrize("axes", ["x", "overlap"])
+def test_a_cell_that_is_answered_again_gives_the_same_bytes(axes):
+    """The clock goes on, and nothing of it is told: Spark ends a job in which what a stage gives differs."""
+    spec = spec_of(keyed=True, axes=axes) if axes == "x" else overlap_spec(keyed=True)
+    rows, others = many(300, keys=2)
+    cells = routed(spec, rows, others, partitions=4, sample=True, tasks=5)
+    took: list[int] = []
+    for segments in cells.values():
+        once, again = ([out.to_pylist() for out in AnswerStage(spec, 4, clock=took.append)(segments)] for _ in range(2))
+        assert once == again
+    assert len(took) == 2 * len(cells) > 4
 
 
 def test_stages_and_routings_travel():

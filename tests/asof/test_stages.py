@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.examples import examples
 
 from dovetail.columns.codes import order_codes
-from dovetail.columns.layout import CELL_NUMBER, TURN
+from dovetail.columns.layout import CELL_NUMBER, COUNTERS, TURN
 from dovetail.columns.segments import one_batch, pack
 from dovetail.columns.structs import nest
 from dovetail.families.asof import judged, router, stages
@@ -114,13 +114,13 @@ def shuffled(case: Case, knobs: Knobs) -> list[pa.RecordBatch]:
 
 
 def pairs(case: Case, batches: list[pa.RecordBatch]) -> Counter:
-    joined = [batch.filter(batch["m"].is_null()) for batch in batches]
+    joined = [batch.filter(batch[COUNTERS].is_null()) for batch in batches]
     rows = [row for batch in joined for row in nest(batch, case.shape()).to_pylist()]
     return Counter(pair_of(row["l"], row.get("r")) for row in rows)
 
 
 def counters(batches: list[pa.RecordBatch]) -> dict[str, int]:
-    rows = [row["m"] for batch in batches for row in batch.to_pylist() if row["m"] is not None]
+    rows = [row[COUNTERS] for batch in batches for row in batch.to_pylist() if row[COUNTERS] is not None]
     return dict(zip(METRICS, np.sum(rows, axis=0).tolist(), strict=True)) if rows else dict.fromkeys(METRICS, 0)
 
 
@@ -205,7 +205,8 @@ def test_a_heavy_key_is_cut_by_time(direction, how):
     knobs = Knobs(partitions=4, buckets=64, cell_rows=1 << 20, batch_rows=100)
     found = run(case, knobs)
     assert pairs(case, found) == case.expected()
-    loads = [dict(zip(METRICS, row["m"], strict=True)) for b in found for row in b.to_pylist() if row["m"] is not None]
+    counts = [row[COUNTERS] for batch in found for row in batch.to_pylist()]
+    loads = [dict(zip(METRICS, count, strict=True)) for count in counts if count is not None]
     heaviest = max(one["rows_left"] + one["rows_right"] - one["copies"] for one in loads)
     assert heaviest < 1600 / 4
     assert 0 < counters(found)["copies"] < (200 if how == "left" else 800)
@@ -277,6 +278,7 @@ def test_the_last_of_a_slice_is_the_last_by_the_whole_text():
     assert pairs(case, found) == case.expected() == {(n, ("same first 8, b", 1.0)): 1 for n in range(6)}
 
 
+@pytest.mark.in_turns(group="several seconds")
 @given(cases(rows=9), knobs, st.integers(1, 7), st.integers(1, 9), st.data())
 def test_pairs_that_spark_judges_in_any_batches(case, knobs, most, batch_rows, data):
     """Spark's verdict is drawn for every pair; the nested loop has the same ones for its condition."""
@@ -287,7 +289,7 @@ def test_pairs_that_spark_judges_in_any_batches(case, knobs, most, batch_rows, d
     allowed = data.draw(st.sets(st.tuples(st.integers(0, 8), st.integers(0, 8))))
     with patch.object(judged, "MOST_PAIRS", most):
         found = run(case, knobs)
-    rows = pa.Table.from_batches([batch.filter(batch["m"].is_null()) for batch in found]) if found else None
+    rows = pa.Table.from_batches([batch.filter(batch[COUNTERS].is_null()) for batch in found]) if found else None
     out = []
     if rows is not None:
         names = f"c{case.left.num_columns - 1}", f"d{case.right.num_columns - 1}"

@@ -62,6 +62,19 @@ def play(
     """The answers, and the counters."""
     if case.spec.window is not None or (case.spec.metric == "line" and (sample or case.spec.keys)):
         return _play_line(case, partitions=partitions, sample=sample, share=share, tasks=tasks, few=few)
+    cells = routed(case, partitions=partitions, sample=sample, share=share, tasks=tasks, few=few)
+    merges: dict[int, list[pa.RecordBatch]] = defaultdict(list)
+    for number in sorted(cells):
+        for out in AnswerStage(case.spec, partitions)(_in_turn(cells[number])):
+            _deal(merges, out)
+    outs = [out for number in merges for out in MergeStage(case.spec, partitions)(_in_turn(merges[number]))]
+    return _answers(outs)
+
+
+def routed(
+    case: Case, *, partitions: int, sample: bool = True, share: int = 1, tasks: int = 2, few: bool = False
+) -> dict[int, list[pa.RecordBatch]]:
+    """The segments of every cell."""
     asking, answering = sides(case, few=few)
     routing = without_sample(case.spec, partitions)
     if sample:
@@ -73,12 +86,7 @@ def play(
             part = batch.take(pa.array(range(task, batch.num_rows, tasks), pa.int64()))
             for out in RouteStage(case.spec, partitions, side=side, routing=packed)([part] if part.num_rows else []):
                 _deal(cells, out)
-    merges: dict[int, list[pa.RecordBatch]] = defaultdict(list)
-    for number in sorted(cells):
-        for out in AnswerStage(case.spec, partitions)(_in_turn(cells[number])):
-            _deal(merges, out)
-    outs = [out for number in merges for out in MergeStage(case.spec, partitions)(_in_turn(merges[number]))]
-    return _answers(outs)
+    return cells
 
 
 def line_routing(

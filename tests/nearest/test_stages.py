@@ -11,13 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.examples import examples
-from tests.nearest.harness import broadcast, expected, line_routing, play, routing_of, sides
+from tests.nearest.harness import broadcast, expected, line_routing, play, routed, routing_of, sides
 from tests.nearest.shapes import Case, cases, comparable
 
 from dovetail.errors import ArgumentError
 from dovetail.families.nearest import fitting
 from dovetail.families.nearest.router import Routing
 from dovetail.families.nearest.spec import NearestSpec
+from dovetail.families.nearest.stages import AnswerStage
 
 
 def fits(case: Case) -> bool:
@@ -82,6 +83,17 @@ def test_rows_ask_in_few_cells(skew: bool, dims: int, monkeypatch: pytest.Monkey
     assert counted["cells"] >= 8
     assert counted["rows_boxes"] < 700 * 4
     assert counted["rows_points"] == 700
+
+
+def test_a_cell_that_is_answered_again_gives_the_same_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The clock goes on, and nothing of it is told: Spark ends a job in which what a stage gives differs."""
+    monkeypatch.setattr(fitting, "LEAST", 8)
+    case = plane(400, 2, 3)
+    cells = routed(case, partitions=8, share=4, tasks=5)
+    assert len(cells) > 4
+    for segments in cells.values():
+        once, again = ([out.to_pylist() for out in AnswerStage(case.spec, 8)(segments)] for _ in range(2))
+        assert once == again
 
 
 def test_a_crowd_that_asks_at_one_place_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:

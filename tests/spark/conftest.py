@@ -15,6 +15,14 @@ def few_partitions(spark):
 
 
 @pytest.fixture
+def partitions_as_before(spark):
+    """For a test that changes the shuffle partitions: they are put back."""
+    before = spark.conf.get("spark.sql.shuffle.partitions")
+    yield
+    spark.conf.set("spark.sql.shuffle.partitions", before)
+
+
+@pytest.fixture
 def generated_code(spark):
     """Spark's own code for expressions, which other tests do without: it pays where there are millions of rows."""
     spark.conf.set("spark.sql.codegen.factoryMode", "FALLBACK")

@@ -132,6 +132,7 @@ def test_a_stream_gives_what_the_batch_gives_and_reports(spark, tmp_path):
     assert sorted(map(str, streamed)) == sorted(map(str, whole))
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_a_changed_join_on_an_old_checkpoint_is_refused_before_it_starts(spark, tmp_path):
     write("cameras", tmp_path, batches=1, objects=10)
     # The state of one cell is in one of the partitions, and any of the others may come first.

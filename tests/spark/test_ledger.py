@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import dovetail as dt
+from dovetail.columns.layout import COUNTERS
 from dovetail.spark import ledger
 from dovetail.spark.ledger import Ledger
 
@@ -67,9 +68,9 @@ def test_rows_leave_without_their_counters(spark):
     def stage(batches):
         for batch in batches:
             nothing = pa.nulls(batch.num_rows, pa.list_(pa.int64()))
-            yield pa.RecordBatch.from_arrays([batch.column(0), nothing], names=["id", "m"])
+            yield pa.RecordBatch.from_arrays([batch.column(0), nothing], names=["id", COUNTERS])
         counts = pa.array([COUNTS], pa.list_(pa.int64()))
-        yield pa.RecordBatch.from_arrays([pa.nulls(1, pa.int64()), counts], names=["id", "m"])
+        yield pa.RecordBatch.from_arrays([pa.nulls(1, pa.int64()), counts], names=["id", COUNTERS])
 
     found = Ledger()
     tapped = ledger.tapped(stage, found, spark.sparkContext)

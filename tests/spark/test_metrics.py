@@ -32,6 +32,9 @@ def test_a_query_is_added_up_over_its_micro_batches(spark, folder, name):
     assert total["rows"] == 32
     assert total["results"] == spark.table(f"metrics_{name}").count() > 0
     assert total["micro_batches"] == len(collected.recentProgress) > 2
+    busy = [progress for progress in collected.recentProgress if progress.numInputRows]
+    assert total["input_rows"] == sum(progress.numInputRows for progress in busy) > 0
+    assert total["seconds"] * 1000 == pytest.approx(sum(one.durationMs["triggerExecution"] for one in busy))
     assert total["kernel_ms"] > 0
     held = sum(value for key, value in total.items() if key.startswith("held_rows"))
     assert 0 < held <= 32
@@ -70,7 +73,7 @@ def test_each_join_of_a_query_has_its_own(spark, folder):
         "SELECT x.id FROM A AS x, B AS y WINDOW = 1 SECOND WHERE x.v = y.v"
     )
     total = dt.metrics(finished(dt.sql(text, **streams(spark, folder))))
-    assert set(total) == {"dovetail(A,B)", "dovetail(x,y)", "micro_batches"}
+    assert set(total) == {"dovetail(A,B)", "dovetail(x,y)", "micro_batches", "input_rows", "seconds"}
     assert total["dovetail(A,B)"]["rows"] == total["dovetail(x,y)"]["rows"] == 32
 
 
@@ -85,7 +88,10 @@ def test_early_rows_belong_to_the_only_join(spark, folder):
 
 def test_a_query_that_reports_nothing(spark, folder):
     query = finished(streams(spark, folder)["A"])
-    assert dt.metrics(query) == {"micro_batches": len(query.recentProgress)}
+    rows = sum(progress.numInputRows for progress in query.recentProgress)
+    known = dt.metrics(query)
+    assert known.pop("seconds") >= 0
+    assert known == {"micro_batches": len(query.recentProgress), "input_rows": rows}
 
 
 @pytest.mark.in_turns
@@ -110,3 +116,30 @@ def test_what_follows_a_join_is_not_counted(spark, monkeypatch, among_rows, rest
     assert all(counts == found["as it is"] for counts in found.values()), found
     pairs = [(r, s) for r in range(60) for s in range(r + 1, 60) if not rest or r % 3 + s % 2 < 3]
     assert found["as it is"]["results"] == len(pairs)
+
+
+NAMED = {
+    "theta": lambda f, a, b: dt.theta_join(f, on=f"{a}.x <= {b}.x"),
+    "theta, shuffled": lambda f, a, b: dt.theta_join(f, on=f"{a}.x <= {b}.x", broadcast=False),
+    "window": lambda f, a, b: dt.window_join(f, on=f"{a}.k = {b}.k", time="t", within="5 seconds"),
+    "as-of": lambda f, a, b: dt.asof_join(f, time="t", by="k"),
+    "best match": lambda f, a, b: dt.bestmatch_join(f, on=[dt.closest("x")], by="k"),
+    "approximate": lambda f, a, b: dt.approx_join(f, on=f"{a}.k = {b}.k", memory=100, seed=1),
+    "nearest": lambda f, a, b: dt.nearest_join(f, on=f"ABS({a}.x - {b}.x)"),
+    "aggregate": lambda f, a, b: dt.aggregate_join(f, on=f"{b}.k = {a}.k", by=a, agg={b.lower(): f"max({b}.x)"}),
+}
+
+
+@pytest.mark.in_turns
+@pytest.mark.parametrize("family", NAMED)
+def test_inputs_may_be_called_as_internal_columns_are(spark, monkeypatch, family):
+    """On Spark Connect, where counters travel among the rows, beside names that users have chosen."""
+    monkeypatch.setattr("dovetail.spark.metrics.is_remote", lambda: True)
+    columns = "id", "id % 3 AS k", "CAST(id * 7 % 11 AS DOUBLE) AS x", "timestamp_seconds(id) AS t"
+    frame = spark.range(0, 12, 1, 2).selectExpr(*columns)
+    found = []
+    for names in (("A", "B"), ("g", "m"), ("segment", "M")):
+        joined = NAMED[family](dict.fromkeys(names, frame), *names)
+        found.append(sorted(str(tuple(row)[:2]) for row in joined.collect()))
+        assert dt.metrics(joined)["results"] == len(found[-1]) > 0
+    assert found[0] == found[1] == found[2]

@@ -71,6 +71,7 @@ def test_small_inputs_are_joined_whole(inputs, capsys):
     assert dt.metrics(joined)["predicted_results"] == count
 
 
+@pytest.mark.in_turns(group="several seconds")
 def test_three_inputs(inputs, capsys, monkeypatch):
     monkeypatch.setattr("dovetail.spark.prediction.SAMPLES", (500, 3000))
     joined = dt.theta_join({**inputs, "c": inputs["b"]}, on="ABS(a.x - b.x) <= 20 AND ABS(b.x - c.x) <= 20")

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import random
+
+import pyarrow as pa
 import pytest
 
 import dovetail as dt
+from dovetail.columns.layout import ARRIVAL, CELL_NUMBER, COPIES, SEGMENT, TURN
 from dovetail.columns.sampling import SPARSE
-from dovetail.spark.routing import fitted, sampled
+from dovetail.spark.batch import in_turn
+from dovetail.spark.routing import SEGMENTS, arrow_function, fitted, sampled
 
 pytestmark = pytest.mark.spark
 
@@ -46,3 +51,36 @@ def test_inputs_too_small_for_a_sample(spark, rows):
     assert dt.asof_join(pairs, time="t", within="1 hour").count() == rows
     near = dt.bestmatch_join(pairs, on=[dt.closest("x", within=0.5)], how="left")
     assert near.count() == rows
+
+
+def _segments(batches):
+    """Two batches of two segments each, whatever comes in."""
+    for _ in batches:
+        pass
+    for turn in (1, 0):
+        yield pa.RecordBatch.from_pydict(
+            {
+                CELL_NUMBER: pa.array([5, 3], pa.int32()),
+                TURN: pa.array([turn, turn], pa.int32()),
+                COPIES: pa.array([0, 0], pa.int64()),
+                SEGMENT: pa.array([b"five", b"three"]),
+            }
+        )
+
+
+def test_segments_are_numbered_by_task_and_position(spark):
+    sent = spark.range(6, numPartitions=3).mapInArrow(arrow_function(_segments, numbered=True), SEGMENTS)
+    found = [(row[CELL_NUMBER], row[TURN], row[ARRIVAL]) for row in sent.collect()]
+    places = [(5, 1), (3, 1), (5, 0), (3, 0)]
+    assert found == [(*place, (task << 33) + at) for task in range(3) for at, place in enumerate(places)]
+
+
+def test_a_cell_has_its_segments_in_one_order(spark):
+    """Whichever order they were fetched in: Spark ends a job in which a stage that runs again gives something else."""
+    rows = [(cell, turn, number) for cell in (3, 5) for turn in (0, 1) for number in range(20)]
+    orders = []
+    for seed in (1, 2):
+        random.Random(seed).shuffle(rows)
+        segments = spark.createDataFrame(rows, f"{CELL_NUMBER} int, {TURN} int, {ARRIVAL} long").repartition(4)
+        orders.append([tuple(row) for row in in_turn(segments, 1).collect()])
+    assert orders[0] == orders[1] == sorted(rows)

@@ -13,6 +13,7 @@ from pyspark.sql.streaming.stateful_processor import TimerValues
 
 from dovetail.checkpoints import FORMAT, CheckpointHeader
 from dovetail.columns import memory
+from dovetail.columns.layout import COUNTERS
 from dovetail.columns.segments import pack, unpack
 from dovetail.errors import CheckpointError, MemoryLimitError
 from dovetail.family import Changes
@@ -112,7 +113,7 @@ def test_a_cell_is_called_once_at_a_watermark_and_keeps_its_state(wake, timer):
     packed = pack(pa.RecordBatch.from_pydict({"x": [1, 2, 3]})).to_pybytes()
     arrived = [Row(cell=0, side=side, place=place, segment=packed) for side, place in ((1, 5), (0, 1))]
     out = list(cell.handleInputRows((0,), iter(arrived), TimerValues(-1, 0)))
-    assert [row.m for row in out] == [None, [6]]
+    assert [row[COUNTERS] for row in out] == [None, [6]]
     # A watermark of 0 is Spark's way to say that there is none yet.
     assert unpack(out[0].segment).to_pydict() == {"watermark": [None]}
     assert handle.timers == [timer]
@@ -195,7 +196,7 @@ def test_a_cell_opened_on_a_worker_is_the_cell():
     cell.init(handle)
     packed = pack(pa.RecordBatch.from_pydict({"x": [1, 2, 3]})).to_pybytes()
     rows = iter([Row(cell=0, side=0, place=0, segment=packed)])
-    assert [row.m for row in cell.handleInputRows((0,), rows, TimerValues(-1, 0))] == [None, [3]]
+    assert [row[COUNTERS] for row in cell.handleInputRows((0,), rows, TimerValues(-1, 0))] == [None, [3]]
     assert list(cell.handleExpiredTimer((0,), TimerValues(-1, 7), None)) == []
     cell.close()
     assert set(handle.map.held) == {"0/0/0", "format"}

@@ -56,8 +56,8 @@ def aggregate_join(
         ``min_by``, ``max_by``, ``first(x ORDER BY y)``, ``last(x ORDER BY y)``, ``stddev``, ``variance`` and their
         forms ``_samp`` and ``_pop``, ``count_if``, ``bool_or``, ``bool_and``, ``median``, ``percentile``,
         ``percentile_approx``, ``count(DISTINCT x)`` and ``approx_count_distinct``, each over any expression of the
-        matched input.  Any other aggregate of Spark, such as ``mode`` or ``slice(collect_list(x), 1, 10)``, is computed
-        from the pairs.
+        matched input.  Any other aggregate of Spark, such as ``mode`` or ``slice(collect_list(x), 1, 10)``, and these
+        over other types, such as the sum of durations, are computed from the pairs.
     how : str, default "left"
         ``left`` keeps rows without a match, with a count of 0 and NULL for the rest; ``inner`` leaves them out.
     time : str or dict of str to str, optional
@@ -98,7 +98,7 @@ def aggregate_join(
     UnknownNameError
         If an argument names an input or a column that does not exist.
     UnsupportedTypeError
-        If an aggregate is over a type that it does not take.
+        If the join depends on a column whose type has no equality.
 
     See Also
     --------
@@ -149,7 +149,9 @@ def aggregate_join(
         time, within, input_columns(frames), by, other,
         hint="a condition such as q.ts BETWEEN t.ts - INTERVAL 10 SECONDS AND t.ts needs neither",
     )  # fmt: skip
-    calls = settled(frames, other, read_calls(agg, columns, by=by))
+    calls = read_calls(agg, columns, by=by)
+    typed = typed_calls(frames, other, [call for call in calls if call.function is not None])
+    calls = settled(calls, typed)
     text = _condition(None if on is None else condition_text(on, frames), window)
     predicate = parse(text, columns)
     facts = theta_facts(frames, predicate, sized=broadcast is None and partitions is None)
@@ -167,7 +169,6 @@ def aggregate_join(
 
         check_calls(frames, calls)
         return pairs_frame(frames, by, used_columns(text, calls, columns), calls, options.how, reasons, pairs)
-    typed = typed_calls(frames, other, calls)
     if broadcast is None and partitions is None and other not in facts.sizes:
         facts = narrowed({other: frames[other]}, facts, predicate, typed)
     plan = plan_aggregate(

@@ -35,7 +35,10 @@ def broadcast_blocks(
 def broadcast_parts(
     batches: Iterable[pa.RecordBatch], *, packed: bool
 ) -> Iterator[tuple[pa.RecordBatch, list[pa.Buffer]]]:
-    """Blocks of rows, each with the parts of the small side, which the first row of a task carries in its last column.
+    """Blocks of rows, each with the parts of the small side.
+
+    The first row of a task carries them in its last column; where rows come `packed`, a task begins with rows that are
+    no segments and have a part each.
 
     Examples
     --------
@@ -43,26 +46,29 @@ def broadcast_parts(
     >>> [(rows, parts)] = broadcast_parts([batch], packed=False)
     >>> rows.num_rows, [part.to_pybytes() for part in parts]
     (2, [b'some', b'more'])
+    >>> segment = pack(pa.RecordBatch.from_pydict({"x": [1, 2]})).to_pybytes()
+    >>> batch = pa.RecordBatch.from_pydict({"segment": [None, None, segment], "g": [b"some", b"more", None]})
+    >>> [(rows, parts)] = broadcast_parts([batch], packed=True)
+    >>> rows.num_rows, [part.to_pybytes() for part in parts]
+    (2, [b'some', b'more'])
     """
     parts: list[pa.Buffer] = []
     if packed:
         for batch in batches:
-            segments, carried = batch.columns
-            for at in range(batch.num_rows):
-                parts = _parts(carried[at]) if carried[at].is_valid else parts
-                yield unpack(segments[at].as_buffer()), parts
+            for segment, part in zip(*batch.columns, strict=True):
+                if part.is_valid:
+                    parts.append(part.as_buffer())
+                if segment.is_valid:
+                    yield unpack(segment.as_buffer()), parts
         return
     filled = (batch for batch in batches if batch.num_rows)
     first = next(filled, None)
     if first is not None:
         others = range(first.num_columns - 1)
-        parts = _parts(first.column(len(others))[0])
+        carried: Any = first.column(len(others))[0]
+        parts = [part.as_buffer() for part in carried.values]
         for block in blocks(batch.select(others) for batch in chain([first], filled)):
             yield block, parts
-
-
-def _parts(carried: Any) -> list[pa.Buffer]:
-    return [part.as_buffer() for part in carried.values]
 
 
 @dataclass(frozen=True)
@@ -70,11 +76,15 @@ class PackStage:
     """Rows in, segments out: one of all rows for the small side of a broadcast join, blocks for a stream."""
 
     whole: bool = True
+    opens: bool = False
+    """Whether a row without a segment comes before the first block, for the small side to be joined to."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a task."""
         if not self.whole:
-            for block in blocks(batches):
+            for number, block in enumerate(blocks(batches)):
+                if self.opens and number == 0:
+                    yield pa.RecordBatch.from_arrays([pa.nulls(1, pa.binary())], names=[SEGMENT])
                 yield pa.RecordBatch.from_arrays([binary_column([pack(block)])], names=[SEGMENT])
             return
         held = list(batches)

@@ -13,7 +13,7 @@ from sqlglot.errors import TokenError
 
 from dovetail.conditions.comparison import KeyType, Kind
 from dovetail.conditions.tokens import AGGREGATES, read
-from dovetail.errors import ArgumentError, PredicateError, UnknownNameError, UnsupportedTypeError, closest
+from dovetail.errors import ArgumentError, PredicateError, UnknownNameError, closest
 from dovetail.families.aggregate.spec import Function, Measure, Output
 from dovetail.plan.aggregate_gathered import gathered_call
 
@@ -43,7 +43,10 @@ _ELSEWHERE = {
 """What aggregates of pandas, polars and DuckDB are here."""
 
 
-_NUMBERS = ("tinyint", "smallint", "int", "bigint", "float", "double", "decimal")
+_WHOLE = ("tinyint", "smallint", "int", "bigint")
+_NUMBERS = (*_WHOLE, "float", "double", "decimal")
+_ORDERED: tuple[Function, ...] = ("min", "max", "min_by", "max_by", "bool_or", "bool_and")
+"""What needs an order of each of its arguments, min_by and max_by also to decide among equals."""
 
 Resolved: TypeAlias = tuple[str, frozenset[tuple[str, str]]]
 """Spark SQL, and the columns in it, each with its alias."""
@@ -155,6 +158,9 @@ def _call(name: str, text: str, columns: Mapping[str, Sequence[str]], by: str) -
         return _from_pairs(name, text, tokens, columns, distinct=distinct)
     if function == "count" and pieces == ["*"]:
         return Call(name, text, function)
+    if function == "count" and len(pieces) > 1 and all(pieces):
+        # Rows where none of them is NULL.
+        pieces = [f"CASE WHEN {' AND '.join(f'({piece}) IS NOT NULL' for piece in pieces)} THEN TRUE END"]
     wanted = 2 if function in ("min_by", "max_by") else 1
     if len(pieces) != wanted or not all(pieces):
         raise ArgumentError(f"agg[{name!r}]={text!r} has {len(pieces)} argument(s)", accepted=f"{wanted} for {word}")
@@ -295,7 +301,7 @@ class Made:
             return Measure("distinct", (self._ordered(typed, arguments[0]),))
         if function == "percentile":
             return self._percentile(typed)
-        if function in ("min", "max", "min_by", "max_by", "bool_or", "bool_and"):
+        if function in _ORDERED:
             places = tuple(self._ordered(typed, argument) for argument in arguments)
             return Measure("best", places, largest=function in ("max", "max_by", "bool_or"))
         return Measure("moments", (self._column(f"CAST(({sql}) AS DOUBLE)", pa.float64()),))
@@ -310,9 +316,7 @@ class Made:
         if pa.types.is_decimal(argument.arrow) and pa.types.is_decimal(typed.arrow):
             limbs = 2 if argument.arrow.precision <= 18 else 4
             return Measure("whole", (self._column(f"({sql})", argument.arrow),), limbs=limbs)
-        if typed.kind == "double":
-            return Measure("float", (self._column(f"CAST(({sql}) AS DOUBLE)", pa.float64()),))
-        raise _untaken(typed, argument, "numbers")
+        return Measure("float", (self._column(f"CAST(({sql}) AS DOUBLE)", pa.float64()),))
 
     def _percentile(self, typed: TypedCall) -> Measure:
         call, argument = typed.call, typed.arguments[0]
@@ -323,8 +327,7 @@ class Made:
         return Measure("quantile", (place,), fractions=call.fractions, error=call.error)
 
     def _ordered(self, typed: TypedCall, argument: Argument) -> int:
-        if argument.key is None:
-            raise _untaken(typed, argument, "numbers, dates, times, strings, booleans and binary values")
+        assert argument.key is not None, f"{typed.call.text} comes from the pairs"
         return self._column(f"({argument.sql})", argument.arrow, argument.key.kind)
 
     def _column(self, sql: str, kind: pa.DataType, order: Kind | None = None) -> int:
@@ -333,27 +336,30 @@ class Made:
         return list(self.columns).index(sql)
 
 
-def _untaken(typed: TypedCall, argument: Argument, accepted: str) -> UnsupportedTypeError:
-    return UnsupportedTypeError(
-        f"agg[{typed.call.name!r}]={typed.call.text!r} is over a value of type {argument.kind}",
-        accepted=accepted,
-        hint="cast the argument, or form the pairs with dt.theta_join and aggregate them with groupBy",
-    )
-
-
 def from_pairs_by_type(typed: TypedCall) -> Call:
-    """The call of distinct values or of percentiles, from the pairs if kernels do not take its type."""
-    call, argument = typed.call, typed.arguments[0]
-    if call.function == "count_distinct":
-        good = argument.key is not None and "collate" not in argument.kind
-    elif call.error is None:
-        good = argument.kind.startswith(_NUMBERS) and typed.kind in ("double", "array<double>")
-    else:
-        kind = typed.arrow.value_type if pa.types.is_list(typed.arrow) else typed.arrow
-        good = argument.key is not None and argument.key.kind != "rank" and kind == argument.arrow
-    if good:
+    """The call itself, or from the pairs if kernels do not take the type of an argument."""
+    call = typed.call
+    untaken = next((argument for argument in typed.arguments if not _is_taken(typed, argument)), None)
+    if untaken is None:
         return call
-    return replace(call, function=None, why=f"{call.text} is over a value of type {argument.kind}")
+    return replace(call, function=None, whole=call.sql, why=f"{call.text} is over a value of type {untaken.kind}")
+
+
+def _is_taken(typed: TypedCall, argument: Argument) -> bool:
+    """Whether a kernel computes the call over an argument of this type."""
+    function, key = typed.call.function, argument.key
+    if function == "count_distinct":
+        return key is not None and "collate" not in argument.kind
+    if function == "percentile" and typed.call.error is None:
+        return argument.kind.startswith(_NUMBERS) and typed.kind in ("double", "array<double>")
+    if function == "percentile":
+        kind = typed.arrow.value_type if pa.types.is_list(typed.arrow) else typed.arrow
+        return key is not None and key.kind != "rank" and kind == argument.arrow
+    if function in ("sum", "avg"):
+        # Of intervals both are intervals; everything else that Spark adds is a number, or read as a double.
+        decimals = pa.types.is_decimal(argument.arrow) and pa.types.is_decimal(typed.arrow)
+        return argument.kind in _WHOLE or decimals or typed.kind == "double"
+    return function not in _ORDERED or key is not None
 
 
 def kinds_of(made: Made) -> tuple[Kind | None, ...]:

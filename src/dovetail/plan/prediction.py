@@ -21,10 +21,11 @@ FEW = 10
 _QUANTILE = 1.96
 """Of the normal distribution, for intervals of 95 %."""
 
-# Microseconds of a core.  They give the times of benchmarks/theta.md and shapes.md, on two cores, within a third.
-READ_ROW, READ_BYTE = 0.35, 0.008
-JOIN_ROW = 0.15
-GIVE_ROW, GIVE_BYTE = 0.10, 0.004
+# Microseconds of a core.  On two cores they give 0.7 to 0.9 of the times in benchmarks/shapes.md, after five runs, and
+# 1.6 of that of the band join in theta.md, after forty: how far the JVM has compiled Spark decides as much as the join.
+READ_ROW, READ_BYTE = 0.50, 0.014
+JOIN_ROW = 0.20
+GIVE_ROW, GIVE_BYTE = 0.20, 0.006
 
 
 @dataclass(frozen=True)

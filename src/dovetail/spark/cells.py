@@ -78,13 +78,14 @@ class StaticCell:
         kernel.restore({}, None)
         arrived: list[tuple[int, int, Any]] = []
         waiting: Slices | dict[int, Spool] | None = None
-        size = 0
+        size, ask = 0, memory.FLOOR
         for batch in batches:
             arrivals, sides = batch.column(ARRIVAL).to_numpy(), batch.column(SIDE).to_numpy()
             arrived.extend(zip(arrivals.tolist(), sides.tolist(), batch.column(SEGMENT), strict=True))
             size += batch.nbytes
-            if waiting is None and size > memory.FLOOR:
-                waiting = self._place(kernel, arrived, size)
+            if waiting is None and size > ask:
+                # To ask how much memory there is takes milliseconds, so not for every batch.
+                waiting, ask = self._place(kernel, arrived, size), size + memory.FLOOR
             if waiting is not None:
                 for side, rows in _opened(arrived):
                     if isinstance(waiting, Slices):

@@ -25,7 +25,7 @@ _INCOMING = ("rows", "rows_left", "rows_right")
 
 
 def named_sums(names: Sequence[str]) -> list[Column]:
-    """One aggregate for each counter in the array ``m``, for a stream to report."""
+    """One aggregate for each counter in their array, for a stream to report."""
     sums = []
     for at, name in enumerate(names):
         total = F.max if name.startswith(_RUNNING) else F.sum

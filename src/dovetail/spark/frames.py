@@ -317,5 +317,13 @@ def shuffle_partitions(frames: Mapping[str, DataFrame]) -> int:
 
 def is_ansi(frames: Mapping[str, DataFrame]) -> bool:
     """Whether the session follows ANSI SQL, which decides in which type Spark compares some numbers."""
-    session = next(iter(frames.values())).sparkSession
-    return str(session.conf.get("spark.sql.ansi.enabled")).lower() == "true"
+    return _is_on(next(iter(frames.values())), "spark.sql.ansi.enabled")
+
+
+def is_adaptive(frame: DataFrame) -> bool:
+    """Whether the session changes static plans while they run."""
+    return _is_on(frame, "spark.sql.adaptive.enabled")
+
+
+def _is_on(frame: DataFrame, setting: str) -> bool:
+    return str(frame.sparkSession.conf.get(setting)).lower() == "true"

@@ -71,22 +71,32 @@ _accumulators: dict[str, Accumulator[list[Entry]]] = {}
 """One accumulator for each application, because Spark never frees one.  Workers have none."""
 
 
-def tapped(stage: Stage, ledger: Ledger, context: SparkContext) -> Stage:
-    """A stage whose counters (the row with ``m``) go to a ledger, and whose rows come out without that column."""
+def posting(ledger: Ledger, context: SparkContext) -> Callable[[list[int]], None]:
+    """What a task calls with the counters of each of its cells, for the ledger."""
     application = str(context.applicationId)
     if application not in _accumulators:
         _accumulators[application] = context.accumulator([], _Delivery())
     accumulator, name, serial = _accumulators[application], ledger.name, [0]
 
+    def post(counts: list[int]) -> None:
+        task: Any = TaskContext.get()
+        action = task.getLocalProperty("spark.sql.execution.id") or ""
+        # Every task gets a new copy of this function, so each counts its cells from 0.
+        accumulator.add([(name, action, (task.partitionId(), serial[0]), counts)])
+        serial[0] += 1
+
+    return post
+
+
+def tapped(stage: Stage, ledger: Ledger, context: SparkContext) -> Stage:
+    """A stage whose counters (the row that has them) go to a ledger, and whose rows come out without that column."""
+    post = posting(ledger, context)
+
     def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for rows in stage(batches):
             counts = rows.column(rows.num_columns - 1)
             if rows.num_rows == 1 and counts[0].is_valid:
-                task: Any = TaskContext.get()
-                action = task.getLocalProperty("spark.sql.execution.id") or ""
-                # Every task gets a new copy of this function, so each counts its cells from 0.
-                accumulator.add([(name, action, (task.partitionId(), serial[0]), counts[0].as_py())])
-                serial[0] += 1
+                post(counts[0].as_py())
             elif rows.num_rows:
                 yield rows.select(range(rows.num_columns - 1))
 

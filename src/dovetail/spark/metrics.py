@@ -27,11 +27,11 @@ from dovetail.columns.structs import Nested, nest
 from dovetail.errors import ArgumentError
 from dovetail.plan import Plan
 from dovetail.plan.prediction import Prediction
-from dovetail.reports import observations
+from dovetail.reports import observations, over_sources
 from dovetail.spark.carriers import carried_fields, restored
 from dovetail.spark.counters import added_up, fullest, named_sums, observed, readable, totals
 from dovetail.spark.frames import nested_fields, never_null
-from dovetail.spark.ledger import Ledger, Stage, tapped
+from dovetail.spark.ledger import Ledger, Stage, posting, tapped
 from dovetail.spark.routing import arrow_function
 from dovetail.spark.runtime.versions import OBSERVES_AGAIN, ArrowFunction, apply_by_group
 
@@ -91,7 +91,7 @@ class Recorder:
     ) -> DataFrame:
         """The rows that a stage makes of its inputs, in groups `by` a column or task by task, counters recorded.
 
-        The last column of `schema` (``m``) holds the counters of a cell, on a row of its own.  With a `shape`, the
+        The last column of `schema` holds the counters of a cell, on a row of its own.  With a `shape`, the
         other columns come out as its structs.
         """
         by_ledger = not self.among_rows
@@ -112,6 +112,27 @@ class Recorder:
         rows = restored(_applied(inputs, arrow_function(stage, self.cell), T.StructType(sent), by), wanted)
         return rows if by_ledger else self.counted(rows)
 
+    def clock(self, inputs: DataFrame) -> Callable[[int], None] | None:
+        """What a stage before a shuffle calls with the microseconds that a cell took; None where nothing can be told.
+
+        Beside the rows, because Spark compares what a stage gives when it runs again: where that differs, as times do,
+        a lost executor ends the whole job.
+        """
+        if self.among_rows:
+            return None
+        ledger = Ledger()
+        self.ledgers.append(ledger)
+        post, at, size = (
+            posting(ledger, inputs.sparkSession.sparkContext),
+            self.names.index("kernel_us"),
+            len(self.names),
+        )
+
+        def took(microseconds: int) -> None:
+            post([microseconds if which == at else 0 for which in range(size)])
+
+        return took
+
     @property
     def cell(self) -> str:
         """One of the cells of this step, in words."""
@@ -123,7 +144,7 @@ class Recorder:
         return self.streaming or is_remote()
 
     def counted(self, rows: DataFrame) -> DataFrame:
-        """The rows of a kernel without its counters (``m``), which an observation collects.
+        """The rows of a kernel without its counters, which an observation collects.
 
         Batch collects the counters of all cells as they are and adds them up in :func:`metrics`: one expression a row
         costs little, ten would cost more than the join.  A stream reports named sums, for listeners.
@@ -296,7 +317,7 @@ def metrics(frame: DataFrame | StreamingQuery, *, timeout: float = 10.0) -> dict
     ``cells``, ``tasks``
         Cells with rows, and shuffle partitions.
     ``kernel_ms``
-        Time in kernels, over all tasks.
+        Time in kernels, over all tasks.  Of aggregate and nearest joins on Spark Connect: in their last stage.
     ``balance_in``, ``balance_out``
         The largest load of a task divided by the average load, for rows in and pairs out; 1 is perfect.  Joins other
         than theta joins report the size of their largest cell as a multiple of the even share of a task; the busiest
@@ -320,6 +341,10 @@ def metrics(frame: DataFrame | StreamingQuery, *, timeout: float = 10.0) -> dict
         rows, too; ``held_rows``, ``held_bytes``, ``state_bytes`` and ``throttle`` are those of the last micro-batch
         that had something to do.  A single report, such as ``query.lastProgress``, may be empty: after the last rows of
         ``availableNow`` there is one more micro-batch, which only moves the watermark.
+
+    ``input_rows``, ``seconds``
+        Of a query: the rows that its sources gave, and how long the micro-batches took that had any.  One divided by
+        the other is the rate that it can keep up with as it is; docs/operations.md says which limit follows from it.
 
     Examples
     --------
@@ -358,4 +383,10 @@ def _query_metrics(query: StreamingQuery) -> dict[str, Any]:
     if len(joins) == 1:
         # Whatever else the query observes, such as early rows of an input, belongs to its only join.
         total = {key: value for name in [*joins, *total] for key, value in total[name].items()}
-    return {**total, "micro_batches": len(reports)}
+    busy = [report for report in reports if over_sources(report, "numInputRows")]
+    return {
+        **total,
+        "micro_batches": len(reports),
+        "input_rows": sum(over_sources(report, "numInputRows") for report in busy),
+        "seconds": sum((report.get("durationMs") or {}).get("triggerExecution", 0) for report in busy) / 1000,
+    }

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import reduce
+from typing import Any
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -19,7 +21,8 @@ from dovetail.columns.sampling import DEEP, DENSE, SPARSE
 from dovetail.spark.runtime.versions import ArrowFunction
 from dovetail.spark.runtime.worker import plain_refusals, settle
 
-_FIRST_ROW = (1 << 33) - 1
+_TASK_BITS = 33
+_FIRST_ROW = (1 << _TASK_BITS) - 1
 """monotonically_increasing_id counts the rows of a task in its low 33 bits."""
 
 
@@ -34,15 +37,18 @@ def handover(**columns: T.DataType) -> T.StructType:
 
 SEGMENT = handover(**{layout.SEGMENT: T.BinaryType()})
 """Packed rows that nobody shuffles."""
+SEGMENT_OR_NONE = T.StructType([T.StructField(layout.SEGMENT, T.BinaryType())])
+"""The same after a NULL, to which the small side of a join is joined."""
 SEGMENTS = handover(
     **{
         layout.CELL_NUMBER: T.IntegerType(),
         layout.TURN: T.IntegerType(),
         layout.COPIES: T.LongType(),
         layout.SEGMENT: T.BinaryType(),
+        layout.ARRIVAL: T.LongType(),
     }
 )
-"""Packed rows on their way through a shuffle: the schema of :func:`~dovetail.columns.partition.shuffle_batch`."""
+"""Packed rows on their way through a shuffle: :func:`~dovetail.columns.partition.shuffle_batch`, and their numbers."""
 _ROUTING = handover(**{layout.FITTED: T.BinaryType()})
 
 
@@ -81,13 +87,28 @@ def carried_by_first_rows(value: Column) -> Column:
 
 
 def arrow_function(
-    stage: Callable[..., Iterator[pa.RecordBatch]], what: str = "sending rows to their cells"
+    stage: Callable[..., Iterator[pa.RecordBatch]], what: str = "sending rows to their cells", *, numbered: bool = False
 ) -> ArrowFunction:
-    """A stage as the plain function that mapInArrow wants; `what` names it in messages."""
+    """A stage as the plain function that mapInArrow wants; `what` names it in messages.
+
+    What goes through a shuffle is `numbered` by its task and its position there, so that a cell can have it in one
+    order however it is fetched: after a lost executor Spark compares what is made again, and ends a job in which that
+    differs.
+    """
+    sent = 0
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        nonlocal sent
         with plain_refusals(what):
-            yield from stage(batches)
+            for out in stage(batches):
+                if not numbered:
+                    yield out
+                    continue
+                task: Any = TaskContext.get()
+                # A task may call this for one cell after the other.
+                first = (task.partitionId() << _TASK_BITS) + sent
+                sent += out.num_rows
+                yield out.append_column(layout.ARRIVAL, pa.array(range(first, first + out.num_rows), pa.int64()))
         settle(type(stage).__name__)
 
     return run

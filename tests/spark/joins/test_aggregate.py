@@ -56,6 +56,23 @@ def test_larger_data_gives_what_duckdb_gives(spark, name, skewed):
     tables, frames = inputs(spark, 1500, skewed=skewed)
     on = CONDITIONS[name]
     joined = dt.aggregate_join(frames, on=on, by="t", agg=AGG, broadcast=False, partitions=5)
+    agrees_with_duckdb(joined, tables, on)
+
+
+@pytest.mark.in_turns(group="several seconds")
+@pytest.mark.parametrize("adaptive", ["true", "false"])
+@pytest.mark.parametrize("name", ["band", "key and band", "overlap"])
+def test_a_broadcast_in_parts_gives_what_duckdb_gives(spark, name, adaptive, monkeypatch):
+    """As that of a larger side: it comes in several parts, and rows in blocks."""
+    monkeypatch.setattr("dovetail.spark.joins.aggregate._SMALL", 0)
+    tables, frames = inputs(spark, 1500)
+    frames = {alias: frame.repartition(3) for alias, frame in frames.items()}
+    with settings(spark, {"spark.sql.adaptive.enabled": adaptive}):
+        joined = dt.aggregate_join(frames, on=CONDITIONS[name], by="t", agg=AGG, broadcast="q")
+        agrees_with_duckdb(joined, tables, CONDITIONS[name])
+
+
+def agrees_with_duckdb(joined, tables, on: str) -> None:
     found = joined.select("t.id", *AGG).orderBy("id").toArrow()
     connection = duckdb.connect()
     for alias, table in tables.items():
@@ -196,54 +213,17 @@ def test_explain_and_metrics(spark, capsys):
     assert 200 <= counted["rows_boxes"] <= 400
 
 
-BY_PAIRS = {
-    "only Spark": "q.k = t.k AND CAST(q.id AS STRING) LIKE t.k || '%'",
-    "or": "q.k = t.k AND q.x > t.x OR q.id = t.id",
-    "three ranges": "q.x < t.x AND q.e < t.e AND q.v < t.v",
-    "band": CONDITIONS["band"],
-}
-FROM_PAIRS = {
-    "n": "count(*)", "known": "count(q.x)", "middle": "median(q.x)", "p": "percentile(q.x, array(0.1, 0.9))",
-    "near": "percentile_approx(q.x, 0.5)", "keys": "count(DISTINCT q.k)", "about": "approx_count_distinct(q.id)",
-    "three": "slice(array_sort(collect_list(q.id)), 1, 3)", "all": "array_sort(array_agg(q.k))",
-    "gap": "max(q.x - t.x)", "first": "min_by(q.id, q.x)", "total": "sum(q.id)",
-}  # fmt: skip
-
-
-@pytest.mark.in_turns
-@pytest.mark.parametrize("how", ["left", "inner"])
-@pytest.mark.parametrize("name", BY_PAIRS)
-def test_what_needs_the_pairs_is_what_spark_gives(spark, name, how, capsys):
-    _, frames = inputs(spark, 60)
-    frames["t"] = frames["t"].unionAll(frames["t"].limit(20)).selectExpr("*", "map('a', id) AS odd").repartition(3)
-    joined = dt.aggregate_join(frames, on=BY_PAIRS[name], by="t", agg=FROM_PAIRS, how=how)
+def test_a_count_of_several_values_leaves_out_rows_with_a_null(spark, capsys):
+    t = spark.sql("SELECT * FROM VALUES (1), (2), (3) AS t (k)")
+    q = spark.sql(
+        "SELECT * FROM VALUES (1, 1, 'a'), (1, NULL, 'b'), (1, 2, NULL), (1, 2, 'c'), (2, NULL, NULL) AS q (k, x, s)"
+    )
+    joined = dt.aggregate_join(
+        t=t, q=q, on="q.k = t.k", by="t", agg={"n": "count(q.x, upper(q.s))", "one": "count(q.x)"}
+    )
     dt.explain(joined)
-    text = capsys.readouterr().out
-    assert f"how='{how}': for each row of t, by forming the pairs" in text
-    assert "because     collect_list needs the matches themselves" in text
-    found = joined.select("t.id", "t.odd", *FROM_PAIRS).orderBy("t.id").collect()
-    marked = frames["q"].withColumn("here", F.lit(1)).alias("q")
-    numbered = frames["t"].withColumn("number", F.monotonically_increasing_id()).cache().alias("t")
-    pairs = numbered.join(marked, F.expr(BY_PAIRS[name]), how)
-    texts = {column: call.replace("count(*)", "count(q.here)") for column, call in FROM_PAIRS.items()}
-    wanted = pairs.groupBy("t.number").agg(
-        F.first("t.id").alias("id"), F.first("t.odd").alias("odd"),
-        *(F.expr(call).alias(column) for column, call in texts.items()),
-    )  # fmt: skip
-    assert found == wanted.drop("number").orderBy("id").collect()
-    assert len(found) == 80 or how == "inner"
-    if "Spark" in name:
-        assert "because     only Spark can evaluate" in text
-    if "three" in name:
-        assert "because     the condition bounds the matches in q by 3 ranges" in text
-
-
-def test_pairs_of_nothing(spark):
-    _, frames = inputs(spark, 5)
-    agg = {"n": "count(*)", "l": "collect_list(q.id)", "m": "median(q.x)", "d": "count(DISTINCT q.k)"}
-    frames["q"] = frames["q"].limit(0)
-    joined = dt.aggregate_join(frames, on="q.x < t.x", by="t", agg=agg)
-    assert [tuple(row) for row in joined.drop("t").collect()] == [(0, [], None, 0)] * 5
+    assert "without forming pairs" in capsys.readouterr().out
+    assert sorted(joined.select("t.k", "n", "one").collect()) == [(1, 2, 3), (2, 0, 0), (3, 0, 0)]
 
 
 def test_the_first_and_the_last_by_a_value(spark):
@@ -255,14 +235,6 @@ def test_the_first_and_the_last_by_a_value(spark):
         for some in (agg, same)
     )
     assert one == other
-
-
-def test_pairs_of_a_stream_are_refused(spark, tmp_path):
-    _, frames = inputs(spark, 5)
-    (tmp_path / "t").mkdir()
-    stream = spark.readStream.schema(frames["t"].schema).parquet(str(tmp_path / "t"))
-    with pytest.raises(dt.ArgumentError, match="has to form the pairs, because mode needs the matches"):
-        dt.aggregate_join({"t": stream, "q": frames["q"]}, on="q.x <= t.x", by="t", agg={"m": "mode(q.x)"})
 
 
 REFUSED = {
@@ -281,7 +253,6 @@ REFUSED = {
     "random pairs": ({"agg": {"r": "median(q.x * rand())"}}, dt.PredicateError, "non-deterministic"),
     "unknown column": ({"agg": {"r": "sum(q.zz)"}}, dt.UnknownNameError, re.escape("agg['r'] names the column q.zz")),
     "sum of an array": ({"agg": {"r": "sum(array(q.x))"}}, dt.ArgumentError, "Spark cannot evaluate"),
-    "min of an array": ({"agg": {"r": "min(array(q.x))"}}, dt.UnsupportedTypeError, "array<double>"),
     "alias as name": ({"agg": {"T": "count(*)"}}, dt.ArgumentError, "which is a column of the result"),
     "how": ({"how": "full"}, dt.ArgumentError, "how='full'"),
     "of pandas": ({"agg": {"r": "nunique(q.x)"}}, dt.ArgumentError, re.escape("hint: count(DISTINCT q.x)")),

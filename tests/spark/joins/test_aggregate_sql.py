@@ -13,14 +13,15 @@ pytestmark = pytest.mark.usefixtures("few_partitions")
 def frames(spark):
     t = spark.range(40).selectExpr("id", "id % 3 AS k", "CAST(id * 7 % 17 AS DOUBLE) AS x")
     q = spark.range(60).selectExpr("id AS qid", "id % 3 AS k", "CAST(id * 5 % 23 AS DOUBLE) AS y")
-    return {"t": t, "q": q}
+    made = {"t": t, "q": q}
+    for name, frame in made.items():
+        frame.createOrReplaceTempView(name)
+    return made
 
 
 @pytest.mark.in_turns
 @pytest.mark.parametrize("inner", [False, True])
 def test_a_statement_gives_what_spark_gives(spark, frames, inner):
-    for name, frame in frames.items():
-        frame.createOrReplaceTempView(name)
     on = "q.k = t.k AND q.y BETWEEN t.x - 1 AND t.x"
     found = dt.sql(
         f"SELECT *, n * 2 AS twice FROM t {'INNER' if inner else ''} AGGREGATE JOIN q ON {on} "
@@ -37,8 +38,6 @@ def test_a_statement_gives_what_spark_gives(spark, frames, inner):
 
 
 def test_what_needs_the_pairs_and_an_order(spark, frames):
-    for name, frame in frames.items():
-        frame.createOrReplaceTempView(name)
     found = dt.sql(
         "SELECT t.id, m, f, d FROM t AGGREGATE JOIN q ON q.k = t.k AND q.y <= t.x COMPUTE median(q.y) AS m, "
         "first(q.qid ORDER BY q.y * 100 + q.qid) AS f, count(DISTINCT q.y) AS d ORDER BY t.id",

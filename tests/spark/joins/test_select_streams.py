@@ -46,7 +46,7 @@ def net(rows: list[Any]) -> Counter:
     return +found
 
 
-@pytest.mark.in_turns(n=2)
+@pytest.mark.in_turns(n=4)
 @pytest.mark.parametrize("name", JOINS)
 def test_a_stream_gives_what_is_selected(spark, tmp_path, monkeypatch, name):
     for alias in "AB":

@@ -108,13 +108,21 @@ def merge_moments(
 
 
 @njit
-def pair_ranges(high: Floats, low: Floats, begin: Index, end: Index) -> tuple[Floats, Floats]:  # pragma: no cover
-    """Sums of pairs over ranges [begin, end), by a tree of partial sums."""
+def pair_tree(high: Floats, low: Floats) -> tuple[Floats, Floats]:  # pragma: no cover - compiled
+    """Partial sums of pairs: the pairs themselves in the second half, and before them the sums of two each."""
     n = high.size
     th, tl = np.empty(2 * n), np.empty(2 * n)
-    th[n:], tl[n:] = high, low
+    for at in range(n):
+        th[n + at], tl[n + at] = high[at], low[at]
     for node in range(n - 1, 0, -1):
         th[node], tl[node] = add_pairs(th[2 * node], tl[2 * node], th[2 * node + 1], tl[2 * node + 1])
+    return th, tl
+
+
+@njit
+def pair_ranges(th: Floats, tl: Floats, begin: Index, end: Index) -> tuple[Floats, Floats]:  # pragma: no cover
+    """Sums over ranges [begin, end) of the pairs of a tree."""
+    n = th.size // 2
     out_h, out_l = np.zeros(begin.size), np.zeros(begin.size)
     for k in range(begin.size):
         if begin[k] >= end[k]:
@@ -135,15 +143,24 @@ def pair_ranges(high: Floats, low: Floats, begin: Index, end: Index) -> tuple[Fl
 
 
 @njit
-def moment_ranges(states: Floats, begin: Index, end: Index) -> Floats:  # pragma: no cover - compiled
-    """Moments over ranges [begin, end); a row of `states` has count, mean (2 columns) and deviations (2 columns)."""
+def moment_tree(states: Floats) -> Floats:  # pragma: no cover - compiled
+    """Merged moments, as in `pair_tree`; a row has count, mean (2 columns) and deviations (2 columns)."""
     n = states.shape[0]
     tree = np.empty((2 * n, 5))
-    tree[n:] = states
+    for at in range(n):
+        for column in range(5):
+            tree[n + at, column] = states[at, column]
     for node in range(n - 1, 0, -1):
         a, b = tree[2 * node], tree[2 * node + 1]
         c, mh, ml, qh, ql = merge_moments(a[0], a[1], a[2], a[3], a[4], b[0], b[1], b[2], b[3], b[4])
         tree[node, 0], tree[node, 1], tree[node, 2], tree[node, 3], tree[node, 4] = c, mh, ml, qh, ql
+    return tree
+
+
+@njit
+def moment_ranges(tree: Floats, begin: Index, end: Index) -> Floats:  # pragma: no cover - compiled
+    """Moments over ranges [begin, end) of the rows of a tree."""
+    n = tree.shape[0] // 2
     out = np.zeros((begin.size, 5))
     for k in range(begin.size):
         if begin[k] >= end[k]:
@@ -166,13 +183,21 @@ def moment_ranges(states: Floats, begin: Index, end: Index) -> Floats:  # pragma
 
 
 @njit
-def least_ranges(ranks: Index, begin: Index, end: Index, none: int) -> Index:  # pragma: no cover - compiled
-    """The smallest rank in each range [begin, end); `none` for empty ones."""
+def least_tree(ranks: Index) -> Index:  # pragma: no cover - compiled
+    """The smaller of two ranks each, as in `pair_tree`."""
     n = ranks.size
     tree = np.empty(2 * n, dtype=np.int64)
-    tree[n:] = ranks
+    for at in range(n):
+        tree[n + at] = ranks[at]
     for node in range(n - 1, 0, -1):
         tree[node] = min(tree[2 * node], tree[2 * node + 1])
+    return tree
+
+
+@njit
+def least_ranges(tree: Index, begin: Index, end: Index, none: int) -> Index:  # pragma: no cover - compiled
+    """The smallest rank of a tree in each range [begin, end); `none` for empty ones."""
+    n = tree.size // 2
     out = np.full(begin.size, none, dtype=np.int64)
     for k in range(begin.size):
         if begin[k] >= end[k]:

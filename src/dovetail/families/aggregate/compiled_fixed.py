@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from dovetail.columns.numba_cache import njit
-from dovetail.families.aggregate.compiled import Floats, Index, add_pairs
+from dovetail.families.aggregate.compiled import Floats, Index, Pair, add_pairs
 
 _MOST_BITS = 126
 _LEAST_UNIT, _NONE = -1022, 1 << 20
@@ -62,8 +62,8 @@ def _bits(values: Floats) -> tuple[int, int]:  # pragma: no cover - compiled
 
 
 @njit
-def _prefix(values: Floats, unit: int) -> tuple[Index, npt.NDArray[np.uint64]]:  # pragma: no cover - compiled
-    """Prefix sums of the values as multiples of 2**unit, in two words each."""
+def fixed_prefix(values: Floats, unit: int) -> tuple[Index, npt.NDArray[np.uint64]]:  # pragma: no cover - compiled
+    """Prefix sums of the values as multiples of 2**unit, in two words each; `unit` is that of :func:`fixed_unit`."""
     upper, lower = np.zeros(values.size + 1, dtype=np.int64), np.zeros(values.size + 1, dtype=np.uint64)
     bits = values.view(np.int64)
     one, full, none = np.uint64(1), np.uint64(64), np.uint64(0)
@@ -96,15 +96,28 @@ def _prefix(values: Floats, unit: int) -> tuple[Index, npt.NDArray[np.uint64]]: 
     return upper, lower
 
 
+@njit(inline="always")
+def _whole_words(top: float, middle: float, least: float) -> Pair:  # pragma: no cover - compiled
+    """Three words of 32 bits, each at its place, as their sum and its error.
+
+    A word is zero or larger than those after it, so what an addition leaves is exact; of 96 bits it fits into a double.
+    """
+    first = top + middle
+    rest = middle - (first - top)
+    second = first + least
+    rest += least - (second - first)
+    total = second + rest
+    return total, rest - (total - second)
+
+
 @njit
 def fixed_ranges(
-    values: Floats, unit: int, begin: Index, end: Index
+    upper: Index, lower: npt.NDArray[np.uint64], unit: int, begin: Index, end: Index
 ) -> tuple[Floats, Floats]:  # pragma: no cover - compiled
-    """Sums over ranges [begin, end), each as a double and its error; `unit` is that of :func:`fixed_unit`."""
-    upper, lower = _prefix(values, unit)
+    """Sums over ranges [begin, end) of prefix sums, each as a double and its error."""
     out_h, out_l = np.zeros(begin.size), np.zeros(begin.size)
     scale = 2.0**unit
-    one, none, word = np.uint64(1), np.uint64(0), np.uint64(0xFFFF_FFFF)
+    one, none, half, word = np.uint64(1), np.uint64(0), np.uint64(32), np.uint64(0xFFFF_FFFF)
     for k in range(begin.size):
         a, b = begin[k], end[k]
         if a >= b:
@@ -115,9 +128,13 @@ def fixed_ranges(
         if negative:
             low = ~low + one
             high = ~high + (one if low == none else none)
-        h, lo = add_pairs(np.float64(high >> np.uint64(32)) * 2.0**96, 0.0, np.float64(high & word) * 2.0**64, 0.0)
-        h, lo = add_pairs(h, lo, np.float64(low >> np.uint64(32)) * 2.0**32, 0.0)
-        h, lo = add_pairs(h, lo, np.float64(low & word), 0.0)
+        middle, least = np.float64(low >> half) * 2.0**32, np.float64(low & word)
+        if high >> half == none:
+            h, lo = _whole_words(np.float64(high) * 2.0**64, middle, least)
+        else:
+            h, lo = add_pairs(np.float64(high >> half) * 2.0**96, 0.0, np.float64(high & word) * 2.0**64, 0.0)
+            h, lo = add_pairs(h, lo, middle, 0.0)
+            h, lo = add_pairs(h, lo, least, 0.0)
         h, lo = h * scale, lo * scale
         if not np.isfinite(h):
             lo = 0.0

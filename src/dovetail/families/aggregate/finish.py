@@ -10,7 +10,7 @@ import pyarrow as pa
 from dovetail.columns.codes import Mask
 from dovetail.errors import ArgumentError
 from dovetail.families.aggregate.compiled import Index
-from dovetail.families.aggregate.kernel import State
+from dovetail.families.aggregate.measures import State
 from dovetail.families.aggregate.spec import LIMB_BITS, AggregateSpec, Measure, Output
 from dovetail.families.aggregate.wide import averaged, decimal_column, fits, to_words
 
@@ -76,10 +76,13 @@ def _quantile(output: Output, state: State) -> pa.Array[Any]:
 def _float(
     output: Output, counts: Index, upward: Index, downward: Index, finite: np.ndarray[Any, np.dtype[np.float64]]
 ) -> pa.Array[Any]:
-    total = np.where(upward > 0, np.where(downward > 0, np.nan, np.inf), np.where(downward > 0, -np.inf, finite))
+    total: np.ndarray[Any, np.dtype[Any]] = finite
+    if upward.any() or downward.any():
+        total = np.where(upward > 0, np.where(downward > 0, np.nan, np.inf), np.where(downward > 0, -np.inf, finite))
     if output.function == "avg":
         total = total / np.maximum(counts, 1)
-    return pa.array(total, mask=counts == 0)
+    averages: pa.Array[Any] = pa.array(total, mask=counts == 0)
+    return averages
 
 
 def _deviation(

@@ -35,7 +35,9 @@ from dovetail.columns.segments import (
 )
 from dovetail.families.aggregate.compiled import Index
 from dovetail.families.aggregate.finish import matches, results
-from dovetail.families.aggregate.kernel import Piece, State, merged, picked, states
+from dovetail.families.aggregate.kernel import merged, picked, states
+from dovetail.families.aggregate.line import LineIndex, on_a_line
+from dovetail.families.aggregate.measures import Piece, State
 from dovetail.families.aggregate.overlaps import RankIndex
 from dovetail.families.aggregate.stages import (
     ANSWERING,
@@ -123,8 +125,8 @@ class MergeStage(ResultStage):
         yield self.counts(at_work.counted)
 
     def _note(self, at_work: _Merging, segment: pa.RecordBatch) -> None:
-        answering, asking, spent = json.loads(segment.schema.metadata[NOTE.encode()])
-        for at, value in ((0, answering), (1, asking), (3, spent), (4, 1)):
+        answering, asking = json.loads(segment.schema.metadata[NOTE.encode()])
+        for at, value in ((0, answering), (1, asking), (4, 1)):
             at_work.counted[at] += value
 
     def _merged(self, at_work: _Merging, residents: pa.RecordBatch) -> pa.RecordBatch:
@@ -255,7 +257,8 @@ class _Asked:
 
     stage: BroadcastStage
     answering: pa.RecordBatch | None = None
-    ranks: RankIndex | None = None
+    index: RankIndex | LineIndex | None = None
+    """The answering side, prepared once, where the condition allows for it."""
     opened: bool = False
     waiting: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
@@ -274,31 +277,39 @@ class _Asked:
             self.answering = concat(unpack(part) for part in parts)
             self.counted[0] = self.answering.num_rows
             if self.stage.spec.overlap is not None:
-                self.ranks = RankIndex(self.stage.spec, self.answering)
+                self.index = RankIndex(self.stage.spec, self.answering)
+            elif on_a_line(self.stage.spec):
+                self.index = LineIndex(self.stage.spec, self.answering)
             self.counted[3] += (time.perf_counter_ns() - began) // 1000
 
     def push(self, block: pa.RecordBatch) -> bool:
         """Take rows that ask, and tell whether they are enough.
 
-        To answer takes as much as there are rows on both sides, however few ask: so as many wait as can answer.
+        Without an index, to answer takes as much as there are rows on both sides, however few ask: so as many wait as
+        can answer.
         """
         self.waiting.append(block)
         self.rows += block.num_rows
         self.bytes += block.nbytes
-        if self.answering is None or self.ranks is not None:
+        if self.answering is None or self.index is not None:
             return True
         return self.rows >= self.answering.num_rows or self.bytes >= MOST_WAITING
 
     def answered(self) -> Iterator[pa.RecordBatch]:
         """The results of the rows that wait, in batches that Spark can take."""
-        began = time.perf_counter_ns()
-        stage, block = self.stage, concat(self.waiting)
+        block = concat(self.waiting)
         self.waiting, self.rows, self.bytes = [], 0, 0
-        keys = stage.asking_keys(block)
+        size = self.index.block if isinstance(self.index, LineIndex) else block.num_rows
+        for at in range(0, block.num_rows, size):
+            yield from self._answered(block.slice(at, size))
+
+    def _answered(self, block: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        began = time.perf_counter_ns()
+        stage, keys = self.stage, self.stage.asking_keys(block)
         if self.answering is None:
             state = empty_state(stage.spec, block.num_rows)
         else:
-            state = states(stage.spec, self.answering, keys) if self.ranks is None else self.ranks.states(keys)
+            state = states(stage.spec, self.answering, keys) if self.index is None else self.index.states(keys)
         out, found = stage.rows_out(list(block.columns[: len(stage.spec.payload)]), state)
         spent = (time.perf_counter_ns() - began) // 1000
         for at, more in ((1, block.num_rows), (2, found), (3, spent), (5, out.num_rows)):

@@ -7,50 +7,24 @@ of cells that a row covers as a whole all go through :func:`merged`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
-from dovetail.columns.codes import HIGHEST, LOWEST, Codes, codes_within, order_codes, slots, valid_mask
+from dovetail.columns.codes import HIGHEST, LOWEST, Codes, order_codes, slots, valid_mask
 from dovetail.columns.encode import Boxes, Keys, Points, encode, usable_rows
 from dovetail.columns.search import grouped_runs
 from dovetail.columns.segments import nulls
-from dovetail.conditions.comparison import Kind
-from dovetail.families.aggregate.compiled import (
-    Index,
-    least_ranges,
-    merge_moments_into,
-    merge_pairs_into,
-    moment_ranges,
-    pair_ranges,
-)
-from dovetail.families.aggregate.compiled_fixed import fixed_ranges, fixed_unit
+from dovetail.families.aggregate.compiled import Index
 from dovetail.families.aggregate.compiled_ranges import block_ranges, merged_blocks
-from dovetail.families.aggregate.gathered import Distinct, Quantile
+from dovetail.families.aggregate.measures import Merging, Piece, State, measures_of
 from dovetail.families.aggregate.spec import LIMB_BITS, AggregateSpec, Measure
-
-Numbers: TypeAlias = npt.NDArray[Any]
-State: TypeAlias = list["pa.Array[Any]"]
-"""The columns of :meth:`AggregateSpec.state_fields`."""
 
 _LIMB = (1 << LIMB_BITS) - 1
 _FEW_RUNS = 16
 """Sorted runs that are merged rather than sorted."""
-
-
-@dataclass(frozen=True)
-class Piece:
-    """Ranges of positions in one order of the rows that answer: one range for each row that asks."""
-
-    order: Index
-    begin: Index
-    end: Index
-    sign: int = 1
-    """-1 takes what the ranges hold away, where everything that is asked for are sums of whole numbers."""
 
 
 def states(spec: AggregateSpec, points: pa.RecordBatch, box_keys: Keys) -> State:
@@ -123,13 +97,13 @@ def _limits(boxes: Boxes, axis: int) -> tuple[Codes, Codes]:
 
 def by_group(points: Points, codes: Codes, groups: int) -> tuple[Index, Index]:
     """The points in the order of their groups and codes, and where each group begins."""
-    order = grouped_order(_ascending(codes), points.group)
+    order = grouped_order(ascending(codes), points.group)
     starts = np.zeros(groups + 1, dtype=np.int64)
     np.cumsum(np.bincount(points.numbers, minlength=groups), out=starts[1:])
     return order, starts
 
 
-def _ascending(codes: Codes) -> Index:
+def ascending(codes: Codes) -> Index:
     """An order in which codes ascend; of equal codes any will do."""
     # A broadcast side comes in as many sorted runs as it had tasks: merging two takes a third of the time of sorting.
     descents = np.count_nonzero(codes[1:] < codes[:-1])
@@ -174,13 +148,17 @@ def _leaf(measure: Measure, columns: list[pa.Array[Any]], rows: int) -> State:
         return [pa.array(counts)]
     if measure.kind == "whole":
         return [*(pa.array(np.where(valid, limb, 0)) for limb in _limbs(column, measure.limbs)), pa.array(counts)]
-    values = np.where(valid, slots(column, 1, np.float64), 0.0)
+    values = slots(column, 1, np.float64)
+    if column.null_count:
+        values = np.where(valid, values, 0.0)
     finite = np.isfinite(values)
-    kept = np.where(finite, values, 0.0)
+    regular = bool(finite.all())
+    kept = values if regular else np.where(finite, values, 0.0)
     zeros = np.zeros(rows)
     if measure.kind == "float":
-        upward = (~finite & ~(values == -np.inf)).astype(np.int64)
-        downward = (~finite & ~(values == np.inf)).astype(np.int64)
+        none = np.zeros(rows, dtype=np.int64)
+        upward = none if regular else (~finite & ~(values == -np.inf)).astype(np.int64)
+        downward = none if regular else (~finite & ~(values == np.inf)).astype(np.int64)
         return [pa.array(one) for one in (counts, upward, downward, kept, zeros)]
     weight = (valid & finite).astype(np.float64)
     odd = (~finite).astype(np.int64)
@@ -204,173 +182,17 @@ def _limbs(column: pa.Array[Any], limbs: int) -> list[Index]:
 
 def merged(spec: AggregateSpec, leaves: State, found: Iterable[Piece], rows: int) -> State:
     """The states of the `rows` that ask: for each the leaves in its ranges, merged."""
-    parts: list[_Adding | _Pairing | _Moments | _Best | _Gathered] = []
-    at = 0
-    for measure in spec.measures:
-        if measure.gathered:
-            parts.append(_Gathered(measure, _kinds(spec, measure)[0], leaves[at], rows))
-            at += 1
-            continue
-        if measure.kind == "best":
-            width = len(measure.columns) + 1
-            parts.append(_Best(measure, _kinds(spec, measure), leaves[at : at + width], rows))
-            at += width
-            continue
-        numbers = [_numbers(column) for column in leaves[at : at + measure.counts + measure.floats]]
-        at += len(numbers)
-        parts.append(_Adding(numbers[: measure.counts], rows))
-        if measure.kind == "float":
-            parts.append(_Pairing(numbers[measure.counts :], rows))
-        elif measure.kind == "moments":
-            parts.append(_Moments(numbers[measure.counts :], rows))
+    return answered(measures_of(spec, leaves), found, rows)
+
+
+def answered(measures: Sequence[Merging], found: Iterable[Piece], rows: int) -> State:
+    """The same from leaves that may have been asked before."""
+    for measure in measures:
+        measure.start(rows)
     for piece in found:
-        for part in parts:
-            part.add(piece)
-    return [column for part in parts for column in part.state()]
-
-
-def _numbers(column: pa.Array[Any]) -> Numbers:
-    numbers: Numbers = column.to_numpy(zero_copy_only=False)
-    return numbers
-
-
-def _kinds(spec: AggregateSpec, measure: Measure) -> list[Kind]:
-    kinds = [spec.kinds[column] for column in measure.columns]
-    return [kind for kind in kinds if kind is not None]
-
-
-class _Adding:
-    """Whole numbers, by differences of prefix sums: those are exact, and an overflow on the way cancels out."""
-
-    def __init__(self, leaves: list[Numbers], rows: int) -> None:
-        self._leaves = leaves
-        # Counts without NULL are the lengths of ranges, and most sums of doubles meet nothing infinite.
-        self._constants = [_constant(values) for values in leaves]
-        self._totals = [np.zeros(rows, dtype=np.int64) for _ in leaves]
-
-    def add(self, piece: Piece) -> None:
-        """Merge the leaves of a piece into the totals."""
-        for values, constant, total in zip(self._leaves, self._constants, self._totals, strict=True):
-            if constant is not None:
-                if constant:
-                    total += piece.sign * constant * (piece.end - piece.begin)
-                continue
-            sums = np.zeros(piece.order.size + 1, dtype=np.int64)
-            np.cumsum(values[piece.order], out=sums[1:])
-            total += piece.sign * (sums[piece.end] - sums[piece.begin])
-
-    def state(self) -> State:
-        """The columns of the state."""
-        return [pa.array(total) for total in self._totals]
-
-
-def _constant(values: Numbers) -> int | None:
-    """The number that all values are, if they are."""
-    if not values.size:
-        return 0
-    return int(values[0]) if bool((values == values[0]).all()) else None
-
-
-class _Pairing:
-    """Sums of doubles with their errors: by prefix sums in fixed point where no bit is lost, and else by a tree."""
-
-    def __init__(self, leaves: list[Numbers], rows: int) -> None:
-        self._leaves = leaves
-        self._unit = None if leaves[1].any() else fixed_unit(leaves[0])
-        self._high, self._low = np.zeros(rows), np.zeros(rows)
-
-    def add(self, piece: Piece) -> None:
-        """Merge the leaves of a piece into the sums."""
-        high, low = self._leaves
-        if self._unit is None:
-            sums = pair_ranges(high[piece.order], low[piece.order], piece.begin, piece.end)
-        else:
-            sums = fixed_ranges(high[piece.order], self._unit, piece.begin, piece.end)
-        merge_pairs_into(self._high, self._low, *sums)
-
-    def state(self) -> State:
-        """The columns of the state."""
-        return [pa.array(self._high), pa.array(self._low)]
-
-
-class _Moments:
-    """Counts, means and squared deviations."""
-
-    def __init__(self, leaves: list[Numbers], rows: int) -> None:
-        self._leaves = np.stack(leaves, axis=1)
-        self._total = np.zeros((rows, len(leaves)))
-
-    def add(self, piece: Piece) -> None:
-        """Merge the leaves of a piece into the moments."""
-        merge_moments_into(self._total, moment_ranges(self._leaves[piece.order], piece.begin, piece.end))
-
-    def state(self) -> State:
-        """The columns of the state."""
-        return [pa.array(np.ascontiguousarray(column)) for column in self._total.T]
-
-
-class _Best:
-    """The best row; of rows that are equally good the one with the smallest kept value, NULL last."""
-
-    def __init__(self, measure: Measure, kinds: list[Kind], leaves: State, rows: int) -> None:
-        self._values = leaves[:-1]
-        present = _numbers(leaves[-1]).astype(np.bool_)
-        deciding = codes_within(self._values[-1], kinds[-1])
-        kept = self._values[0]
-        self._order = np.lexsort(
-            (
-                _signs(kept, kinds[0]), codes_within(kept, kinds[0]), ~valid_mask(kept),
-                ~deciding if measure.largest else deciding, ~present,
-            )
-        )  # fmt: skip
-        self._size = present.size
-        self._ranks = np.empty(self._size, dtype=np.int64)
-        self._ranks[self._order] = np.arange(self._size)
-        self._ranks[~present] = self._size
-        self._best = np.full(rows, self._size, dtype=np.int64)
-
-    def add(self, piece: Piece) -> None:
-        """Look for better rows in a piece."""
-        found = least_ranges(self._ranks[piece.order], piece.begin, piece.end, self._size)
-        self._best = np.minimum(self._best, found)
-
-    def state(self) -> State:
-        """The columns of the state: values, and whether there are any."""
-        hit = self._best < self._size
-        if self._size == 0:
-            return [*(nulls(hit.size, value.type) for value in self._values), pa.array(hit)]
-        winners: pa.Array[Any] = pa.array(np.append(self._order, 0)[self._best], mask=~hit)
-        return [*(value.take(winners) for value in self._values), pa.array(hit)]
-
-
-class _Gathered:
-    """What needs all matches of a row at once."""
-
-    def __init__(self, measure: Measure, kind: Kind, column: pa.Array[Any], rows: int) -> None:
-        codes = codes_within(column, kind)
-        self._own: Distinct | Quantile = Distinct(column, codes, rows)
-        if measure.kind == "quantile":
-            self._own = Quantile(column, codes, rows, measure.fractions, measure.error)
-        self._seen = False
-
-    def add(self, piece: Piece) -> None:
-        """Answer from the one piece that there is."""
-        if self._seen:
-            raise AssertionError("what cannot be merged comes from a single range")
-        self._seen = True
-        self._own.add(piece.order, piece.begin, piece.end)
-
-    def state(self) -> State:
-        """The columns of the state, which are the answers."""
-        return self._own.state()
-
-
-def _signs(column: pa.Array[Any], kind: Kind) -> Numbers:
-    """Tells -0.0 from 0.0, so that one of two equal values is chosen wherever rows lie; 0 where nothing is to tell."""
-    if kind not in ("float32", "float64"):
-        return np.zeros(len(column), dtype=np.int8)
-    signs: Numbers = np.signbit(slots(column, 1, np.float32 if kind == "float32" else np.float64)).astype(np.int8)
-    return signs
+        for measure in measures:
+            measure.add(piece)
+    return [column for measure in measures for column in measure.state()]
 
 
 def picked(spec: AggregateSpec, state: State, places: Index) -> State:

@@ -23,8 +23,6 @@ from dovetail.columns.encode import Boxes, Keys, Points, encode, routing_boxes, 
 from dovetail.columns.search import grouped_runs, passed
 from dovetail.families.aggregate.compiled import Index
 from dovetail.families.aggregate.kernel import (
-    Piece,
-    State,
     by_group,
     grouped_order,
     leaf_state,
@@ -33,6 +31,7 @@ from dovetail.families.aggregate.kernel import (
     pieces_of,
     put_back,
 )
+from dovetail.families.aggregate.measures import Piece, State
 from dovetail.families.aggregate.router import Routing, Visits, modulo
 from dovetail.families.aggregate.spec import AggregateSpec
 

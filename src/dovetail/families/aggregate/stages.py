@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,7 +34,8 @@ from dovetail.columns.sampling import sampled_sides
 from dovetail.columns.segments import binary_column, concat, routed_blocks
 from dovetail.conditions.comparison import Kind
 from dovetail.families.aggregate.compiled import Index
-from dovetail.families.aggregate.kernel import Piece, State, leaf_state, merged, picked, states
+from dovetail.families.aggregate.kernel import leaf_state, merged, picked, states
+from dovetail.families.aggregate.measures import Piece, State
 from dovetail.families.aggregate.overlaps import BEGINS, ENDS, overlap_states, route_boxes, route_points
 from dovetail.families.aggregate.router import Routing, Sample, fit, modulo
 from dovetail.families.aggregate.spec import STATE, AggregateSpec
@@ -230,6 +231,9 @@ class RouteStage(Stage):
 class AnswerStage(Stage):
     """The segments of one cell in; for the merge its partial states, and its total, if one may be asked for, out."""
 
+    clock: Callable[[int], None] | None = None
+    """Called with the microseconds that the cell took."""
+
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once a cell."""
         began = time.perf_counter_ns()
@@ -248,12 +252,13 @@ class AnswerStage(Stage):
         counts = [
             0 if answering is None else answering.num_rows,
             sum(0 if rows is None else rows.num_rows for rows in (visitors, residents)),
-            (time.perf_counter_ns() - began) // 1000,
         ]
         empty = pa.RecordBatch.from_pydict({OF_CELL: pa.array([], pa.int64())})
         yield one_segment(
             slots[cell % self.partitions], NOTES, empty.replace_schema_metadata({NOTE: json.dumps(counts)})
         )
+        if self.clock is not None:
+            self.clock((time.perf_counter_ns() - began) // 1000)
 
     def _homecoming(self, residents: pa.RecordBatch, state: State) -> pa.RecordBatch:
         """The rows of this home with their states."""

@@ -16,7 +16,8 @@ from dovetail.columns.layout import COUNTERS
 from dovetail.columns.segments import concat
 from dovetail.families.aggregate.finish import matches
 from dovetail.families.aggregate.join_stages import ResultStage
-from dovetail.families.aggregate.kernel import State, states
+from dovetail.families.aggregate.kernel import states
+from dovetail.families.aggregate.measures import State
 from dovetail.families.aggregate.overlaps import whole_states
 from dovetail.families.aggregate.stages import ANSWERING, ASKING, empty_state
 from dovetail.family import Changes

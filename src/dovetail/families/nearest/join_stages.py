@@ -166,8 +166,8 @@ class MergeStage(ResultStage):
         yield self.counts(at_work.counted)
 
     def _note(self, at_work: _Merging, segment: pa.RecordBatch) -> None:
-        answering, asking, formed, spent = json.loads(segment.schema.metadata[NOTE.encode()])
-        for at, value in ((0, answering), (1, asking), (2, formed), (3, spent), (4, 1)):
+        answering, asking, formed = json.loads(segment.schema.metadata[NOTE.encode()])
+        for at, value in ((0, answering), (1, asking), (2, formed), (4, 1)):
             at_work.counted[at] += value
 
     def _merged(self, at_work: _Merging, residents: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -58,8 +58,9 @@ def typed_calls(frames: Mapping[str, DataFrame], other: str, calls: Sequence[Cal
     ansi = is_ansi(frames)
     sqls = [sql for call in calls for sql in call.arguments]
     try:
-        results = _fields(matched, [call.sql for call in calls])
-        kinds = iter([field.dataType for field in _fields(matched, sqls)] if sqls else [])
+        # Any one of its values has the type of an argument, and aggregates are analysed with it at once.
+        fields = _fields(matched, [*(call.sql for call in calls), *(f"any_value({sql})" for sql in sqls)])
+        results, kinds = fields[: len(calls)], iter([field.dataType for field in fields[len(calls) :]])
     except AnalysisException as error:
         if len(calls) > 1:
             for call in calls:
@@ -80,9 +81,9 @@ def typed_calls(frames: Mapping[str, DataFrame], other: str, calls: Sequence[Cal
     return typed
 
 
-def settled(frames: Mapping[str, DataFrame], other: str, calls: Sequence[Call]) -> list[Call]:
-    """The calls, of which those that need all matches at once come from the pairs where kernels lack their type."""
-    found = {one.call.name: one for one in typed_calls(frames, other, [call for call in calls if call.gathered])}
+def settled(calls: Sequence[Call], typed: Sequence[TypedCall]) -> list[Call]:
+    """The calls, of which those come from the pairs that kernels lack the type for."""
+    found = {one.call.name: one for one in typed}
     return [from_pairs_by_type(found[call.name]) if call.name in found else call for call in calls]
 
 
@@ -231,9 +232,8 @@ def _shuffled(columns: _Columns, recorder: Recorder) -> DataFrame:
         held=ANSWERING,
     )
     cells = segments_by_cell((columns.answering_side(), columns.asking_side()), routed)
-    answered = apply_by_group(
-        cells, CELL_NUMBER, arrow_function(AnswerStage(spec, partitions, columns.sources())), SEGMENTS
-    )
+    answer = AnswerStage(spec, partitions, columns.sources(), clock=recorder.clock(cells))
+    answered = apply_by_group(cells, CELL_NUMBER, arrow_function(answer, numbered=True), SEGMENTS)
     merging = columns.named(MergeStage(spec, partitions, columns.sources()))
     return recorder.run(in_turn(answered, partitions), merging, columns.schema(), by=CELL_NUMBER)
 
@@ -280,7 +280,7 @@ def _streamed(
         return [_packed(again.asking_side(), stage, ASKING, plan.by, window.times[0])]
 
     names = (*columns_of(KEY, len(spec.step.point_keys)), *columns_of(_ARGUMENT, len(spec.arguments)), _TIME)
-    adopt = partial(AggregateAdoption, stage.hashed, len(spec.payload) + stage.travelling, names)
+    adopt = partial(AggregateAdoption, stage.hashed, width=len(spec.payload) + stage.travelling, names=names)
     recorder.intake = Intake(pack, adopt, {plan.by: frames[plan.by].schema}, ())
     rows = run_kernel(packed, make, recorder, fields, join, event_time=True, layout=layout)
     named = [f"{RESULT}{at} AS {quoted(field.name)}" for at, field in enumerate(answers)]

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from dovetail.changing import GIVEN
+from dovetail.columns.held import STREAM_CELLS
 from dovetail.columns.layout import COUNTERS, HAS_MATCH, KEY, PAYLOADS, POINT_PAYLOAD, VERDICT
 from dovetail.columns.memory import width
 from dovetail.columns.structs import Nested, nest
@@ -21,7 +22,7 @@ from dovetail.families.asof import inventory
 from dovetail.families.asof.changing import AsofAdoption
 from dovetail.families.asof.join_stages import METRICS, BroadcastStage, JoinStage, PairStage
 from dovetail.families.asof.judged import BroadcastCandidates, CandidateStage, FinishStage
-from dovetail.families.asof.router import CELLS, CellOfKeys, without_sample
+from dovetail.families.asof.router import CellOfKeys, without_sample
 from dovetail.families.asof.spec import HAS_LEFT, LEFT, RIGHT
 from dovetail.families.asof.stages import FitStage, RouteStage
 from dovetail.families.asof.stream import STREAM_METRICS, AsofKernel
@@ -282,7 +283,7 @@ def _packed(flat: _Flat) -> list[DataFrame]:
     """Both inputs in the cells of their keys."""
     packed = []
     for side in (LEFT, RIGHT):
-        cells = CellOfKeys(flat.spec.keys[side], CELLS) if flat.plan.keyed else None
+        cells = CellOfKeys(flat.spec.keys[side], STREAM_CELLS) if flat.plan.keyed else None
         packed.append(flat.sides[side].flat().mapInArrow(arrow_function(PackRows(side, cells)), PACKED_ROWS))
     return packed
 
@@ -296,7 +297,7 @@ def _streamed(flat: _Flat, recorder: Recorder) -> DataFrame:
     compares = (plan.conditions.text,) if plan.conditions is not None else ()
     recorder.intake = Intake(
         lambda held: _packed(_Flat(held, plan)),
-        partial(AsofAdoption, plan.keyed, spec.kind.preserved[RIGHT]),
+        partial(AsofAdoption, plan.keyed, marked=spec.kind.preserved[RIGHT]),
         {alias: frame.schema for alias, frame in frames.items()},
         compares,
     )

@@ -267,8 +267,8 @@ def _shuffled(columns: _Columns, recorder: Recorder) -> DataFrame:
         held=ANSWERING,
     )
     cells = segments_by_cell((columns.flat(ASKING, numbered=True), columns.flat(ANSWERING)), routed)
-    stage = AnswerStage(spec, partitions, columns.sources)
-    answered = apply_by_group(cells, CELL_NUMBER, arrow_function(stage), SEGMENTS)
+    stage = AnswerStage(spec, partitions, columns.sources, clock=recorder.clock(cells))
+    answered = apply_by_group(cells, CELL_NUMBER, arrow_function(stage, numbered=True), SEGMENTS)
     merging = columns.named(MergeStage(spec, partitions, columns.sources))
     return recorder.run(in_turn(answered, partitions), merging, columns.schema(), by=CELL_NUMBER)
 
@@ -304,7 +304,7 @@ def _streamed(
         return _packed(_Columns(plan, sides, recorder), stage)
 
     asking, answering = (stage.held(side) + stage.travelling(side) for side in (ASKING, ANSWERING))
-    adopt = partial(NearestAdoption, bool(columns.spec.keys), (asking, answering))
+    adopt = partial(NearestAdoption, bool(columns.spec.keys), widths=(asking, answering))
     recorder.intake = Intake(pack, adopt, {alias: frames[alias].schema for alias in plan.inputs}, ())
     rows = run_kernel(packed, make, recorder, columns.flat_fields(), join, event_time=True, layout=layout)
     present = HAS_MATCH if columns.spec.keep else None
