@@ -99,6 +99,7 @@ def ours(family: str) -> dict[str, float]:
 def process(what: str, *, empty: bool) -> dict[str, float]:
     """The figures of one new process."""
     environment = dict(os.environ)
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark alone takes the first python3 of the path
     cache = tempfile.mkdtemp(prefix="dovetail-cold-") if empty else None
     if cache:
         environment["NUMBA_CACHE_DIR"] = cache

@@ -1,4 +1,4 @@
-"""Joins of the shapes that people have, against DuckDB and Polars in one run: text, heavy tails, skewed keys, results.
+"""Joins of the shapes that people have, against DuckDB, Polars and ClickHouse in one run: text, tails, keys, results.
 
     python benchmarks/shapes.py [--rows 2000000] [--only text,tails,keys,many] [--times 5] [--write]
 
@@ -10,7 +10,8 @@
 Every engine reads the same Parquet files, produces every row and reads it: Spark writes to its no-op sink, the others
 add up every column (of text: its lengths).  Peers run with as many threads as Spark has cores.  Five runs of each
 engine come first that do not count, then engines take turns; medians and best times are both shown, and the ratio is
-that of medians.
+that of medians.  ClickHouse takes part where it has the join, if `python benchmarks/_peers.py install` has run: a band
+or an interval without an equality is a product to it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ import shutil
 import statistics
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,6 +37,7 @@ import pyarrow as pa  # noqa: E402
 import pyarrow.compute as pc  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 import typer  # noqa: E402
+from _peers import Peers, installed  # noqa: E402
 from _timing import Action, show, turns  # noqa: E402
 
 if TYPE_CHECKING:
@@ -57,6 +61,8 @@ class Shape:
     bound: float
     polars: Callable[[pl.LazyFrame, pl.LazyFrame], pl.LazyFrame] | None = None
     share: float = 1.0
+    clickhouse: bool = False
+    """Whether it has the join; the words are DuckDB's."""
 
 
 def texts(draw: np.random.Generator, rows: int) -> pa.Array:
@@ -127,8 +133,12 @@ SHAPES: Mapping[str, Shape] = {
     "keys": Shape(
         keys, asof, "L ASOF LEFT JOIN R ON L.k = R.k AND L.t >= R.t", 1.2,
         lambda left, right: left.sort("t").join_asof(right.sort("t"), on="t", by="k", check_sortedness=False),
+        clickhouse=True,
     ),
-    "many": Shape(many, theta("L.k = R.k AND L.v < R.v"), "L JOIN R ON L.k = R.k AND L.v < R.v", 2.0, share=0.01),
+    "many": Shape(
+        many, theta("L.k = R.k AND L.v < R.v"), "L JOIN R ON L.k = R.k AND L.v < R.v", 2.0, share=0.01,
+        clickhouse=True,
+    ),
 }  # fmt: skip
 
 
@@ -161,8 +171,14 @@ class Tables:
 
     def duckdb(self) -> int:
         """DuckDB, adding up every column."""
-        found = self.connection.sql(f"SELECT count(*), {self.sums} FROM {self.shape.duckdb}").fetchone()
-        return int(found[0]) if found else 0
+        query = f"SELECT count(*), {self.sums} FROM {self.shape.duckdb}"
+        return int(self.connection.execute(query).fetchall()[0][0])
+
+    def clickhouse(self, peers: Peers) -> int:
+        """ClickHouse, adding up every column."""
+        sides = ", ".join(f"{side} AS (SELECT * FROM file('{file}', Parquet))" for side, file in self.files.items())
+        sums = self.sums.replace("strlen(", "length(")
+        return peers.clickhouse(f"WITH {sides} SELECT count(), {sums} FROM {self.shape.duckdb}")
 
     def polars(self) -> int:
         """Polars, adding up every column."""
@@ -182,7 +198,7 @@ def _summed(name: str, value: Any) -> str:
     return f"sum(strlen({name}))" if pa.types.is_string(value.type) else f"max({name})"
 
 
-def compare(folder: Path, rows: int, only: set[str], times: int) -> list[list[str]]:
+def compare(folder: Path, rows: int, only: set[str], times: int, peers: Peers | None) -> list[list[str]]:
     """The rows of the table."""
     import dovetail as dt
 
@@ -199,6 +215,8 @@ def compare(folder: Path, rows: int, only: set[str], times: int) -> list[list[st
         }  # fmt: skip
         if shape.polars is not None:
             engines["polars"] = (tables.polars, WARM_UPS)
+        if shape.clickhouse and peers is not None:
+            engines["clickhouse"] = (partial(tables.clickhouse, peers), WARM_UPS)
         laps, found = turns(engines, times=times)
         assert len(set(found.values())) == 1, found
         middle = {engine: statistics.median(every) for engine, every in laps.items()}
@@ -211,6 +229,14 @@ def compare(folder: Path, rows: int, only: set[str], times: int) -> list[list[st
     return table
 
 
+def beside(found: list[list[str]]) -> list[list[str]]:
+    """These rows among those of the page, each of which is a race of its own."""
+    new = {row[0]: row for row in found}
+    lines = (HERE / "shapes.md").read_text(encoding="utf-8").splitlines()
+    old = {row[0]: row for row in ([cell.strip() for cell in line.strip("| ").split("|")] for line in lines)}
+    return [(old | new)[name] for name in SHAPES if name in old | new]
+
+
 def main(
     rows: Annotated[int, typer.Option(help="Rows of each side.")] = 2_000_000,
     only: Annotated[str, typer.Option(help=f"Shapes, separated by commas: {', '.join(SHAPES)}.")] = "",
@@ -220,10 +246,13 @@ def main(
     """Run the benchmark and print its table."""
     folder = Path(tempfile.mkdtemp(prefix="shapes-"))
     try:
-        found = compare(folder, rows, {name for name in only.split(",") if name}, times)
+        with Peers() if installed() else nullcontext() as peers:
+            found = compare(folder, rows, {name for name in only.split(",") if name}, times, peers)
     finally:
         shutil.rmtree(folder)
     head = ["shape", "rows", "results", "median seconds (best)", "ours / DuckDB", "at most"]
+    if only:
+        found = beside(found)
     show(head, found, title="The shapes that people have", file=HERE / "shapes.md" if write else None)
 
 
