@@ -10,6 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.runner import runtestprotocol
@@ -49,7 +50,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "since(spark, what): needs `what`, which came with this version of Spark")
     config.addinivalue_line(
         "markers",
-        "in_turns(n=5, group=None): of the cases of a test, or of the tests of a group, one in n runs usually, "
+        "in_turns(n=8, group=None): of the cases of a test, or of the tests of a group, one in n runs usually, "
         "and another one at each commit",
     )
     if _older_than("4.2"):
@@ -81,7 +82,7 @@ def _number_of_commit() -> int:
     return zlib.crc32(found.strip().encode())
 
 
-TURNS = 5
+TURNS = 8
 """How many commits it takes until all cases of a test in turns have run."""
 
 
@@ -159,8 +160,12 @@ def _checkpoint_files() -> str:
     return f"{package}.FileSystemBasedCheckpointFileManager"
 
 
+SESSION = pytest.StashKey[Any]()
+"""The session of the process, once a test has asked for it."""
+
+
 @pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
+def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """A Spark session on two cores, started once per process."""
     # Here and not above: tests without Spark must run where PySpark cannot.
     from dovetail.spark.runtime.session import session
@@ -185,8 +190,42 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
             "spark.sql.streaming.checkpointFileManagerClass": _checkpoint_files(),
         },
     )
+    request.config.stash[SESSION] = started
     yield started
     started.stop()
+
+
+def _views(spark: Any) -> set[str]:
+    """The temporary views of a session; of the JVM, since a look by SQL takes longer than many a test."""
+    found = spark._jsparkSession.sessionState().catalog().listLocalTempViews("*")
+    return {found.apply(at).table() for at in range(found.size())}
+
+
+def _drop_new(spark: Any, before: set[str]) -> None:
+    for view in _views(spark) - before:
+        spark.catalog.dropTempView(view)
+
+
+# A test that reads a view of another one passes or fails by which of them ran before, and in which process.
+@pytest.fixture(autouse=True)
+def _views_of_a_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Drop the views that a test registers."""
+    if "spark" not in request.fixturenames:
+        yield
+        return
+    session = request.getfixturevalue("spark")
+    before = _views(session)
+    yield
+    _drop_new(session, before)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _views_of_a_module(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Drop the views that the fixtures of a module register."""
+    yield
+    session = request.config.stash.get(SESSION, None)
+    if session is not None:
+        _drop_new(session, set())
 
 
 @pytest.fixture(autouse=True)

@@ -9,9 +9,12 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from io import StringIO
 from pathlib import Path
+from threading import Event
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -347,3 +350,25 @@ def test_a_jvm_that_ends_with_the_same_signal(asked, tmp_path, monkeypatch):
     ):
         running._run_stream(Console(file=StringIO()), Built(), progress, stop)
     assert read_records(progress.path)[-1]["status"] == ("stopped" if asked else "failed")
+
+
+def test_a_batch_job_writes_how_far_it_is(tmp_path, monkeypatch):
+    """Whoever watches it sees tasks, at most one record a second and none where nothing has changed."""
+    from dovetail.spark import queries
+
+    counted = [None, (0, 0), (1, 4), (1, 4), (3, 4)]
+    done: Future[None] = Future()
+
+    def running_tasks(spark):
+        if not counted:
+            done.set_result(None)
+            return None
+        return counted.pop(0)
+
+    monkeypatch.setattr(queries, "running_tasks", running_tasks)
+    monkeypatch.setattr(running, "_WRITE_TASKS_EVERY", 0.0)
+    built = SimpleNamespace(spark=None)
+    with ProgressFile("prices", "batch", folder=tmp_path) as progress:
+        running._wait(Console(quiet=True), built, done, Event(), progress)
+    found = [record for record in read_records(progress.path) if record["kind"] == "tasks"]
+    assert [(record["done"], record["total"]) for record in found] == [(1, 4), (3, 4)]

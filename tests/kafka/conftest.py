@@ -74,8 +74,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         named = {kind: f"{'an' if kind == 'executor' else 'a'} {kind}" for kind in KILLS}
         kills = ", ".join(f"{TALLY[kind]} of {named[kind]}" for kind in KILLS if TALLY[kind])
         count = sum(TALLY[kind] for kind in KILLS)
+        counted = f"{count} kill{'' if count == 1 else 's'}"
         terminalreporter.write_line(
-            f"kafka: PySpark {version('pyspark')}, {for_spark('kafka-connector')}; {count} kills ({kills or 'none'}); "
+            f"kafka: PySpark {version('pyspark')}, {for_spark('kafka-connector')}; {counted} ({kills or 'none'}); "
             f"{TALLY['records sent']} records sent, {TALLY['records found']} found by another client, "
             f"{TALLY['repeated']} of them a result that was written again"
         )

@@ -15,6 +15,7 @@ from chaos.verify import sink_rows
 from tests.kafka.topics import PATIENCE, TALLY, Record, create, found, send
 
 import dovetail as dt
+from dovetail.watch.records import record_of
 
 pytestmark = pytest.mark.kafka
 
@@ -85,12 +86,17 @@ def to_files(joined, place: Path):
     return writer.option("checkpointLocation", str(place / "checkpoint"))
 
 
-def finish(writer) -> list[int]:
-    """Run over all that is there now; how many rows each micro-batch had."""
+def ended(writer) -> list[dict[str, object]]:
+    """Run over all that is there now; the reports of all micro-batches."""
     query = writer.trigger(availableNow=True).start()
     assert query.awaitTermination(PATIENCE)
     assert query.exception() is None
-    return [progress.numInputRows for progress in query.recentProgress]
+    return [json.loads(progress.json) for progress in query.recentProgress]
+
+
+def finish(writer) -> list[int]:
+    """Run over all that is there now; how many rows each micro-batch had."""
+    return [report["numInputRows"] for report in ended(writer)]
 
 
 def wait(done: Callable[[], bool], query) -> None:
@@ -113,8 +119,13 @@ def test_from_the_start_in_bounded_micro_batches_and_on_from_there(spark, broker
     rows = {role: even(range(40)) for role in "AB"}
     send(broker.servers, {topics[role]: rows[role] for role in "AB"})
     writer = to_files(window(spark, broker.servers, topics, maxOffsetsPerTrigger=10), tmp_path)
-    sizes = finish(writer)
+    reports = ended(writer)
+    sizes = [report["numInputRows"] for report in reports]
     assert sum(sizes) == 80
+    # What the page and the metrics call unread: of all partitions of both topics.
+    assert [record_of(report)["behind"] for report in reports] == [
+        80 - sum(sizes[: at + 1]) for at in range(len(sizes))
+    ]
     assert max(sizes) <= 20
     assert len([size for size in sizes if size]) >= 4
     assert sink_rows(tmp_path / "out") == pairs_of(rows["A"], rows["B"], 2)

@@ -111,7 +111,7 @@ def check(spark, monkeypatch, family: str, seed: int) -> None:
     assert not wrong, "\n".join([f"NET_SEED={seed}, {family}, {conf}", *wrong])
 
 
-@pytest.mark.in_turns(n=4)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("seed", seeds(0, 2))
 @pytest.mark.parametrize("family", ["theta", "conditions", "window", "asof"])
 def test_selected_columns_are_those_of_the_join(spark, monkeypatch, family, seed):

@@ -1,4 +1,4 @@
-"""How much the nets draw in the usual runs of four commits: enough joins, in sessions of every meaning."""
+"""How much the nets draw in the usual runs of eight commits: enough joins, in sessions of every meaning."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ def test_hundreds_of_calls_in_every_kind_of_session(monkeypatch):
     monkeypatch.delenv("NET_SEED", raising=False)
     calls, seen = 0, set()
     for family, test in DOZENS.items():
-        # Four commits draw all of it, and a commit a quarter of each family's.
-        assert [mark.kwargs for mark in test.pytestmark if mark.name == "in_turns"] == [{"n": 4}]
+        # As many commits as there are turns draw all of it.
+        assert [mark.kwargs for mark in test.pytestmark if mark.name == "in_turns"] == [{}]
         for seed in cases_of(test):
             calls += test_calls.DOZEN
             drawn = drawn_settings(family, seed)
             seen.add(tuple(drawn[name] for name in NAMES))
     for test, joins in IN_TURNS:
-        calls += 4 * max(len(cases_of(test)) // TURNS, 1) * joins
+        calls += TURNS * max(len(cases_of(test)) // TURNS, 1) * joins
     # Each is a join of ours beside Spark's answer: none of them may be left to Spark.
     assert calls >= 300
     assert seen == set(MEANINGS)

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from dovetail.command.signals import Stopped, terminable
-from dovetail.errors import ArgumentError, DovetailError, JobError
+from dovetail.errors import ArgumentError, DovetailError, JobError, visible
 
 _CODES = "Exit codes: 0 done, 1 the job failed, 2 wrong usage or job file, 130 stopped with Ctrl-C or SIGTERM."
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
@@ -356,7 +356,7 @@ def _reporting(prefix: str) -> Iterator[Path]:
 def _fail(message: str, log: Path | None, code: int) -> NoReturn:
     """Say what went wrong, keep the log if there is anything in it, and end."""
     errors = Console(stderr=True)
-    errors.print(f"[bold red]dovetail:[/] {escape(message)}", soft_wrap=True, highlight=False)
+    errors.print(f"[bold red]dovetail:[/] {escape(visible(message))}", soft_wrap=True, highlight=False)
     if log is not None and log.exists():
         if log.stat().st_size:
             errors.print(f"Spark's own messages are in {escape(str(log))}", soft_wrap=True)
