@@ -8,16 +8,18 @@ from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
 
 # Questions from above to below; what a yes leads to.
 STEPS = [
-    ("For each row one row only:\nthe last, the next, the nearest\non one column?", ["dt.asof_join"]),
+    ("Only counts, sums, averages\nof what each row matches?", ["dt.aggregate_join"]),
+    ("For each row one row: the last,\nthe next or the nearest in time?", ["dt.asof_join"]),
+    ("For each row its k nearest, on a\nline, on a map or in space?", ["dt.nearest_join"]),
     ("The best pairs by several\ncriteria at once?", ["dt.bestmatch_join"]),
     (
         "Rows of two or more streams,\nor rows near each other in time?",
         ["dt.window_join", "too much arrives:\nshed=dt.Harvest()"],
     ),
-    ("A comparison other than =?\n<, BETWEEN, overlap, tolerance,\ndistance", ["dt.theta_join"]),
+    ("A comparison other than =?\n<, BETWEEN, overlap, tolerance", ["dt.theta_join"]),
     ("Equalities only, and the result\nis too large to compute?", ["dt.approx_join"]),
 ]
-STEP, HEIGHT, WIDTH = 1.55, 1.0, 4.3
+STEP, HEIGHT, WIDTH = 1.3, 0.76, 4.3
 
 
 def box(axes: plt.Axes, x: float, y: float, text: str, colour: str, *, width: float, height: float) -> None:
@@ -44,7 +46,7 @@ def arrow(axes: plt.Axes, start: tuple[float, float], end: tuple[float, float], 
 def main() -> None:
     """Draw the picture beside this file."""
     settings()
-    figure, axes = plt.subplots(figsize=(5.4, 6.0), layout="constrained")
+    figure, axes = plt.subplots(figsize=(5.4, 6.6), layout="constrained")
     for at, (question, answers) in enumerate(STEPS):
         y = -STEP * at
         box(axes, 0, y, question, POINT, width=WIDTH, height=HEIGHT)
@@ -56,8 +58,8 @@ def main() -> None:
         arrow(axes, (WIDTH + 0.08, first), (5.42, first), "yes")
         arrow(axes, (WIDTH / 2, y - HEIGHT / 2 - 0.07), (WIDTH / 2, y - STEP + HEIGHT / 2 + 0.07), "no")
     last = -STEP * len(STEPS)
-    box(axes, 0, last + 0.18, "Spark's own join: it does equalities well", "#8a8a80", width=8.2, height=0.55)
-    axes.set(xlim=(-0.15, 8.45), ylim=(last - 0.25, 0.65))
+    box(axes, 0, last + 0.06, "Spark's own join: it does equalities well", "#8a8a80", width=8.2, height=0.55)
+    axes.set(xlim=(-0.15, 8.45), ylim=(last - 0.32, 0.65))
     axes.axis("off")
     save(figure, __file__)
     plt.close(figure)
