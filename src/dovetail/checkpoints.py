@@ -91,11 +91,14 @@ class CheckpointHeader:
         found = differences(before if isinstance(before, dict) else {}, now)
         if found:
             carried = isinstance(before, dict) and _may_change(before, now)
+            way = (
+                "; dt.resume(frame, old, new) makes one from the rows that are held, and for a job file "
+                "dovetail migrate OLD NEW --job JOB"
+            )
             raise CheckpointError(
                 f"the checkpoint belongs to another join: {'; '.join(found)}",
                 accepted="the join that wrote the checkpoint",
-                hint="take the change back, or start this join from a new checkpoint"
-                + ("; dt.resume(frame, old, new) makes one from the rows that are held" if carried else ""),
+                hint="take the change back, or start this join from a new checkpoint" + (way if carried else ""),
             )
 
 

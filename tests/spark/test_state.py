@@ -183,3 +183,15 @@ def test_entries_add_up_cells_and_tell_the_fullest():
         (None, "flags", 4),
     ]
     assert (entries[0]["fullest"], entries[0]["skew"], entries[0]["freed"]) == (4, 1.67, None)
+
+
+def test_tables_are_whole_where_a_line_is_short():
+    """Rich takes a file, and a pipe, for 80 columns."""
+    row = {"operator": 0, "join": "x", "input": "a_long_name", "rows": 1_234_567, "bytes": 98_765_432, "segments": 1}
+    row |= {"cell": 3, "partition": 1, "freed": 7, "oldest_number": 10**18, "newest_number": 2 * 10**18}
+    console = Console(file=StringIO(), width=40)
+    show(console, [row, row | {"input": None, "beside": "flags of rows that have matched", "rows": None}], cells=True)
+    said = console.file.getvalue()
+    assert "…" not in said
+    assert said.count("1,234,567") == said.count("98,765,432") - 1 == 2
+    assert console.width == 40

@@ -22,6 +22,7 @@ Held = Mapping[str, Any]
 
 SHOWN = 20
 """Cells that are listed, the largest first."""
+_WIDEST = 1000
 
 
 def run(console: Console, checkpoint: str, log: Path, *, cells: bool, samples: int, as_json: bool) -> None:
@@ -94,16 +95,29 @@ def show(console: Console, held: Sequence[Held], *, cells: bool) -> None:
                     f"cell {entry['fullest']}", f"{entry['skew']:g}", _spelled(entry["oldest"]),
                     _spelled(entry["newest"]), _count(entry["freed"]),
                 )  # fmt: skip
-        console.print(table)
+        _print_whole(console, table)
         for entry in own:
             if entry["input"] is None:
-                console.print(f"  beside rows: {entry['beside']}, {_count(entry['bytes'])} bytes", highlight=False)
+                about = f"  beside rows: {entry['beside']}, {_count(entry['bytes'])} bytes"
+                console.print(about, highlight=False, soft_wrap=True)
         if cells:
-            console.print(_cells([row for row in held if row["operator"] == operator]))
+            _print_whole(console, _cells([row for row in held if row["operator"] == operator]))
         for entry in own:
             for sample in entry.get("samples", ())[:SHOWN]:
                 console.print(visible(f"  {entry['input']}  {sample}"), highlight=False, markup=False, soft_wrap=True)
         console.print()
+
+
+def _print_whole(console: Console, table: Table) -> None:
+    """Print a table that may be wider than the terminal, or than the 80 columns that Rich takes a file for.
+
+    Rich would shorten its numbers to dots.
+    """
+    needed = console.measure(table, options=console.options.update(max_width=_WIDEST)).maximum
+    usual = console.width
+    console.width = max(needed, usual)  # what print takes as its width is at most the console's
+    console.print(table)
+    console.width = usual
 
 
 def _cells(held: Sequence[Held]) -> Table:
