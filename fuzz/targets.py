@@ -206,11 +206,11 @@ def contents(data: bytes) -> None:
                 piece.validate(full=True)
 
 
-def _cell(family: str) -> bytes:
-    """What a cell of an as-of or window join has stored, all of it right."""
+def _cell(family: str, far: int = 0) -> bytes:
+    """What a cell of an as-of or window join has stored, all of it right, with a time `far` from now."""
     rows = pa.RecordBatch.from_pydict({
         "0": pa.array([1, 2, 3]), "1": pa.array(["a", "b", None]),
-        "2": pa.array([NOW_MICROS, NOW_MICROS + 5, None], pa.timestamp("us", "UTC")),
+        "2": pa.array([NOW_MICROS, NOW_MICROS + 5 + far, None], pa.timestamp("us", "UTC")),
     })  # fmt: skip
     held = tuple(HeldInput(name, ("id", "k", "ts"), 2, 5_000_000) for name in "AB")
     if family == "asof":
@@ -257,7 +257,7 @@ def seeds(name: str) -> Iterable[bytes]:
         spark = ROOT / "tests" / "checkpoints" / "format-2" / "window" / "checkpoint"
         return [_SPLIT.join((spark / one).read_bytes() for one in _LOGS)]
     if name == "contents":
-        return [_cell("asof"), _cell("window")]
+        return [_cell("asof"), _cell("window"), _cell("asof", 9 * 10**18 - NOW_MICROS)]
     if name == "duration":
         return [b"10 seconds", b"INTERVAL '1 02:03:04.5' DAY TO SECOND", b"1 hour 30 minutes", b"-3 ms", b"P1DT2H"]
     blocks = [

@@ -21,6 +21,8 @@ from dovetail.columns.stored import opened, read_as_state
 from dovetail.inventory import HeldInput, StateLayout
 
 _DAY = 86_400_000_000
+_EARLIEST, _LATEST = -62_135_596_800_000_000, 253_402_300_799_999_999
+"""Where the years 1 and 9999 begin and end, which Python's datetimes cannot leave; Spark's and stored ones can."""
 _FAMILIES = {
     "a window join": "window", "a theta join in windows": "theta", "an as-of join": "asof",
     "a best-match join": "bestmatch", "an approximate join": "approx", "an aggregate join": "aggregate",
@@ -136,7 +138,8 @@ class DescribeCells:
         }  # fmt: skip
         if ends:
             names = ("oldest", "newest") if instants else ("oldest_number", "newest_number")
-            about |= dict(zip(names, (min(ends), max(ends)), strict=True))
+            shown = (min(max(end, _EARLIEST), _LATEST) if instants else end for end in (min(ends), max(ends)))
+            about |= dict(zip(names, shown, strict=True))
         return about
 
 
@@ -177,8 +180,19 @@ def _times(column: pa.Array[Any]) -> tuple[npt.NDArray[np.int64], bool] | None:
 def _as_json(held: HeldInput, rows: pa.RecordBatch) -> list[str]:
     """Rows as JSON, under the names that they have in the input."""
     names = held.columns or tuple(rows.schema.names)
-    shown = rows.select(range(min(len(names), rows.num_columns)))
+    columns = rows.columns[: len(names)]
     return [
-        json.dumps(dict(zip(names, row.values(), strict=False)), default=str, ensure_ascii=False)
-        for row in shown.to_pylist()
-    ]
+        json.dumps(
+            {name: _value(column[at]) for name, column in zip(names, columns, strict=False)},
+            default=str, ensure_ascii=False,
+        )
+        for at in range(rows.num_rows)
+    ]  # fmt: skip
+
+
+def _value(scalar: pa.Scalar[Any]) -> Any:
+    """A value of Python; a time that none can be, as the number that is stored."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return getattr(scalar, "value", "out of range")

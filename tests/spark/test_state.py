@@ -13,8 +13,12 @@ from tests.checkpoints.joins import JOINS, run, streams, write_file
 from tests.spark.test_checkpoints import by_rows, restored
 
 import dovetail as dt
+from dovetail.checkpoints import CheckpointHeader
+from dovetail.columns.segments import pack
 from dovetail.command.state import by_input, show
+from dovetail.contents import STORED, DescribeCells
 from dovetail.errors import CheckpointError
+from dovetail.inventory import HeldInput, StateLayout
 
 pytestmark = pytest.mark.usefixtures("few_partitions")
 
@@ -172,6 +176,23 @@ def test_a_running_query_can_be_looked_at_and_goes_on(spark, tmp_path):
     text = console.file.getvalue()
     assert "an as-of join, operator 0" in text
     assert '"ts": "2026-03-01 12:00:' in text
+
+
+def test_times_that_no_datetime_can_hold_are_shown():
+    """Spark takes any time that fits into 64 bits, as a broken clock may give it."""
+    times = pa.array([-(10**18), 0, 9 * 10**18], pa.timestamp("us", "UTC"))
+    segment = pack(pa.RecordBatch.from_pydict({"k": [1, 2, 3], "t": times}))
+    layout = StateLayout("asof", (HeldInput("A", ("k", "t"), 1, 0), HeldInput("B", ("k", "t"), 1, 0)))
+    header = CheckpointHeader.of({"join": "an as-of join", "inputs": "A, B"}, layout).stored()
+    where = {"operator": 0, "partition": 0, "cell": 3, "watermark": None}
+    stored = [where | {"name": name, "segment": bytes(part)} for name, part in (("L/1", segment), ("format", header))]
+    kinds = [pa.int32(), pa.int32(), pa.int32(), pa.string(), pa.binary(), pa.int64()]
+    batch = pa.RecordBatch.from_pylist(stored, schema=pa.schema(list(zip(STORED, kinds, strict=True))))
+    [found] = DescribeCells(samples=3)([batch])
+    [row] = found.to_pylist()
+    assert (row["oldest"].year, row["newest"].year) == (1, 9999)
+    assert json.loads(row["samples"][2]) == {"k": 3, "t": 9 * 10**18}
+    assert json.loads(row["samples"][1])["t"].startswith("1970-01-01")
 
 
 def test_entries_add_up_cells_and_tell_the_fullest():
