@@ -34,11 +34,14 @@ def made(rows: int, heavy: float, seed: int, text: int = 0) -> pa.Table:
     return pa.table(columns)
 
 
-def write(folder: Path, rows: int, heavy: float, text: int = 0) -> None:
+def write(folder: Path, rows: int, heavy: float, text: int = 0, files: int = 1) -> None:
     """Both inputs below a folder, each in several row groups."""
     for seed, side in enumerate("ab"):
         (folder / side).mkdir(parents=True, exist_ok=True)
-        pq.write_table(made(rows, heavy, seed, text), folder / side / "rows.parquet", row_group_size=max(1, rows // 8))
+        table, each = made(rows, heavy, seed, text), -(-rows // files)
+        for file in range(files):
+            name = folder / side / f"rows-{file:02}.parquet"
+            pq.write_table(table.slice(file * each, each), name, row_group_size=max(1, rows // 8))
 
 
 def _columns(folder: Path, side: str, *names: str) -> list[Any]:

@@ -2,7 +2,8 @@
 
     python -m tests.memory.limited FOLDER theta asof '{"join": "window", "within": 100}' --memory 1200m
 
-FOLDER has what ``tests.memory.inputs`` wrote.  ``--data-limit`` limits, in place of the address space, what a worker
+FOLDER has what ``tests.memory.inputs`` wrote.  With ``"stream": true`` among the arguments, both inputs are streams of
+one file a micro-batch.  ``--data-limit`` limits, in place of the address space, what a worker
 alone can write, which is nearer to what it holds: libraries and space that was only reserved do not count.
 """
 
@@ -12,13 +13,14 @@ import argparse
 import contextlib
 import json
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Callable
 from typing import Any
 
 import psutil
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 import dovetail as dt
 from dovetail.spark.runtime.failures import SPARK_ERRORS, brief
@@ -69,13 +71,40 @@ class Watch:
         self._thread.join()
 
 
+def streamed(joined: DataFrame) -> list[int]:
+    """The sums over the pairs of a stream, added up by micro-batches."""
+    found = [0] * len(DIGEST)
+
+    def add(results: DataFrame, _: int) -> None:
+        for at, value in enumerate(results.selectExpr(*DIGEST).collect()[0]):
+            found[at] += int(value or 0)
+
+    with tempfile.TemporaryDirectory() as checkpoint:
+        writer = joined.writeStream.foreachBatch(add).option("checkpointLocation", checkpoint)
+        query = writer.trigger(availableNow=True).start()
+        query.awaitTermination()
+    return found
+
+
+def sides(spark: SparkSession, folder: str, *, stream: bool) -> list[DataFrame]:
+    """Both inputs; those of a stream have event times in place of numbers."""
+    if not stream:
+        return [spark.read.parquet(f"{folder}/{side}") for side in "ab"]
+    columns = "id", "k", "x", "timestamp_seconds(t) AS t"
+    files = spark.readStream.schema("id LONG, k INT, x DOUBLE, t LONG").option("maxFilesPerTrigger", 1)
+    return [files.parquet(f"{folder}/{side}").selectExpr(*columns) for side in "ab"]
+
+
 def told(joined: DataFrame) -> dict[str, Any]:
     """How a join ends: the sums over its pairs and its counters, or what it says."""
     began = time.perf_counter()
     watch = Watch()
     report: dict[str, Any] = {}
     try:
-        report["digest"] = [int(value or 0) for value in joined.selectExpr(*DIGEST).collect()[0]]
+        if joined.isStreaming:
+            report["digest"] = streamed(joined)
+        else:
+            report["digest"] = [int(value or 0) for value in joined.selectExpr(*DIGEST).collect()[0]]
         report["metrics"] = {
             name: value for name, value in dt.metrics(joined).items() if isinstance(value, int | float)
         }
@@ -105,10 +134,10 @@ def main() -> None:
         # What dt.session() chooses for workers that Spark itself limits.
         conf.setdefault("spark.sql.execution.arrow.maxBytesPerBatch", (int(given.data_limit) << 20) // 32)
     spark = dt.session(master=f"local[{given.cores}]", conf=conf)
-    a, b = (spark.read.parquet(f"{given.folder}/{side}") for side in "ab")
     for text in given.joins:
         options = json.loads(text) if text.startswith("{") else {"join": text}
-        name = options.pop("join")
+        name, stream = options.pop("join"), options.pop("stream", False)
+        a, b = sides(spark, given.folder, stream=stream)
         print(json.dumps({"join": name, **told(joins(options)[name](a, b))}), flush=True)
     spark.stop()
 

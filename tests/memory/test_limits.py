@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -116,3 +117,16 @@ def test_a_key_with_nine_tenths_of_twenty_million_rows(tmp_path, join, spark):
     else:
         oracle = inputs.of_last(tmp_path) if "asof" in join else inputs.of_bands(tmp_path, 0.5, keyed=True)
         assert answer(report) == oracle
+
+
+@pytest.mark.slow
+def test_a_stream_whose_state_outgrows_its_worker_names_the_key(tmp_path, spark):
+    """With such a lateness all rows of a key stay, until they no longer fit beside those that arrive."""
+    inputs.write(tmp_path, 8_000_000, 0.9, files=8)
+    late = '{"join": "window", "stream": true, "within": "1 second", "lateness": "9000000 seconds"}'
+    (report,) = run(tmp_path, late, data_limit="700")
+    said = report["failed"]
+    assert said.startswith("a cell of dovetail(a,b) "), said
+    assert re.search(r"9\d % of them have the key 0", said), said
+    assert "hint: a shorter window" in said
+    assert "dovetail.errors.MemoryLimitError" in report["said"]

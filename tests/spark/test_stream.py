@@ -154,6 +154,35 @@ def test_a_cell_that_does_not_fit_is_refused_before_it_dies_and_names_its_key(mo
     assert "shed=" in str(caught.value)
 
 
+class Exhausted(Keyed):
+    """A kernel that finds no memory for what it computes."""
+
+    def results(self):
+        raise MemoryError("Unable to allocate 7 MiB")
+
+
+def test_memory_that_ends_within_a_kernel_is_told_with_the_key():
+    cell = CellProcessor(lambda: Exhausted(7), ("rows",), MARK, "a cell of dovetail(A,B)")
+    cell.init(FakeHandle({}))
+    packed = pack(pa.RecordBatch.from_pydict({"x": [5] * 9 + [1]})).to_pybytes()
+    words = r"ran out of memory \(Unable to allocate 7 MiB\); as far as its new rows tell, 90 % of them have the key 5"
+    with pytest.raises(MemoryLimitError, match=words) as caught:
+        list(cell.handleInputRows((0,), iter([Row(cell=0, side=0, place=0, segment=packed)]), TimerValues(-1, 0)))
+    assert "shed=" in str(caught.value)
+
+
+def test_memory_that_ends_while_rows_arrive_is_told_with_the_key():
+    def arriving():
+        packed = pack(pa.RecordBatch.from_pydict({"x": [5] * 9 + [1]})).to_pybytes()
+        yield Row(cell=0, side=0, place=0, segment=packed)
+        raise MemoryError
+
+    cell = CellProcessor(lambda: Keyed(7), ("rows",), MARK, "a cell of dovetail(A,B)")
+    cell.init(FakeHandle({}))
+    with pytest.raises(MemoryLimitError, match="ran out of memory; as far as its new rows tell, 90 % of them"):
+        list(cell.handleInputRows((0,), arriving(), TimerValues(-1, 0)))
+
+
 def test_stored_rows_that_do_not_fit_are_refused_while_they_are_read(monkeypatch):
     segment = pack(pa.RecordBatch.from_pydict({"x": list(range(1000))})).to_pybytes()
     cell = CellProcessor(lambda: Keyed(7), ("rows",), MARK, "a cell of dovetail(A,B)")

@@ -238,7 +238,11 @@ WHAT_HELPS = (
 )
 
 
-def used_up(what: str, said: str) -> MemoryLimitError:
-    """The error for an allocation that failed: what was at work, and what helps."""
-    reason = f" ({said.strip().splitlines()[0][:200]})" if said.strip() else ""
-    return MemoryLimitError(f"{what} ran out of memory{reason}", accepted=_accepted(), hint=WHAT_HELPS)
+def used_up(what: str, said: str, key: str | None = None, hint: str = WHAT_HELPS) -> MemoryLimitError:
+    """The error for an allocation that failed: what was at work, what is known of its keys, and what helps."""
+    given = f"{what} ran out of memory"
+    if said.strip():
+        given += f" ({said.strip().splitlines()[0][:200]})"
+    if key is not None:
+        given += f"; as far as its new rows tell, {key}"
+    return MemoryLimitError(given, accepted=_accepted(), hint=hint)

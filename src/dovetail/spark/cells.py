@@ -27,11 +27,12 @@ SPLIT_METRICS = ("split_cells", "spilled_bytes")
 """Counters of joins whose static cells may be split: how many were, and the bytes on disk meanwhile."""
 
 _BATCH_HELPS = f"a shorter window, a further equality in the condition, or {memory.WHAT_HELPS}"
-_STREAM_HELPS = (
+STREAM_HELPS = (
     "a shorter window, a further equality in the condition, shed= of a window join, dt.approx_join, fewer columns "
     "(select=), a smaller micro-batch, or more memory for each worker (spark.executor.pyspark.memory, "
     "spark.executor.memoryOverhead)"
 )
+"""What helps against a cell of a stream that is too large."""
 _LAST = ("held_", "state_", "cells")
 """How counters begin that do not add up over the slices of a cell."""
 
@@ -39,17 +40,17 @@ Segments = Sequence[tuple[int, pa.RecordBatch]]
 """Rows, each time with the input that they belong to."""
 
 
-def check_room(what: str, kernel: StreamKernel, segments: Segments, stored: int, hint: str = _STREAM_HELPS) -> None:
+def check_room(what: str, kernel: StreamKernel, segments: Segments, stored: int, hint: str = STREAM_HELPS) -> None:
     """Refuse the rows of a cell and its stored bytes, before they use up the memory, and say whose rows they are."""
     size = stored + sum(rows.nbytes for _, rows in segments)
     if memory.is_short(size):
         held = f"{sum(rows.num_rows for _, rows in segments):,} rows, {memory.in_words(size)}"
         if stored:
             held += f" with {memory.in_words(stored)} of earlier ones"
-        raise memory.too_large(what, held, _frequent(kernel, segments), hint)
+        raise memory.too_large(what, held, frequent_key(kernel, segments), hint)
 
 
-def _frequent(kernel: StreamKernel, segments: Segments) -> str | None:
+def frequent_key(kernel: StreamKernel, segments: Segments) -> str | None:
     """The key that most rows of the largest segment have."""
     side, rows = max(segments, key=lambda one: one[1].num_rows, default=(0, None))
     if rows is None or not rows.num_rows or not isinstance(kernel, NamesKeys):

@@ -24,6 +24,7 @@ from pyspark.sql import types as T
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from dovetail.checkpoints import HEADER, SEGMENTS_STATE, CheckpointHeader
+from dovetail.columns import memory
 from dovetail.columns.layout import ARRIVAL, COUNTERS, SEGMENT, SIDE, STREAM_CELL, STREAM_COLUMNS
 from dovetail.columns.segments import binary_column, blocks, cast_columns, pack, unpack
 from dovetail.columns.stored import opened, read_as_state
@@ -32,7 +33,7 @@ from dovetail.errors import SetupError
 from dovetail.family import Router, StreamKernel
 from dovetail.inventory import StateLayout
 from dovetail.spark.carriers import arrow_type, carried_fields, restored
-from dovetail.spark.cells import StaticCell, check_room
+from dovetail.spark.cells import STREAM_HELPS, StaticCell, check_room, frequent_key
 from dovetail.spark.frames import nested_fields, never_null
 from dovetail.spark.metrics import Recorder
 from dovetail.spark.routing import arrow_function
@@ -136,10 +137,18 @@ class CellProcessor(StatefulProcessor):
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802
         """Called by Spark with the new segments of a cell."""
-        arrived = sorted(rows, key=lambda row: (row[ARRIVAL], row[SIDE]))
         self._called.add(key)
-        with plain_refusals(self._what):
-            yield from self._run(key, [(row[SIDE], unpack(bytes(row[SEGMENT]))) for row in arrived], timerValues)
+        arrived: list[tuple[int, int, bytes]] = []
+        with plain_refusals(self._what, lambda: frequent_key(self._make(), _unpacked(arrived)), STREAM_HELPS):
+            size, ask = 0, memory.FLOOR
+            for row in rows:
+                arrived.append((row[ARRIVAL], row[SIDE], bytes(row[SEGMENT])))
+                size += len(arrived[-1][-1])
+                if size > ask:
+                    check_room(self._what, self._make(), _unpacked(arrived), 0)
+                    ask = size + memory.FLOOR
+            arrived.sort(key=lambda one: one[:2])
+            yield from self._run(key, _unpacked(arrived), timerValues)
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: N802
         """Called by Spark when the watermark has passed the timer of a cell, after all new rows."""
@@ -183,6 +192,10 @@ class CellProcessor(StatefulProcessor):
             # Timers are in milliseconds and fire once the watermark reaches them.  A watermark of 0 only says that
             # there is none yet: a timer before 1970 would fire at once, do nothing, and be gone.
             self._handle.registerTimer(max(1, -(-wake // 1000)))
+
+
+def _unpacked(arrived: Iterable[tuple[int, int, bytes]]) -> list[tuple[int, pa.RecordBatch]]:
+    return [(side, unpack(segment)) for _, side, segment in arrived]
 
 
 def opened_on_workers(cell: CellProcessor) -> StatefulProcessor:

@@ -5,22 +5,25 @@ from __future__ import annotations
 import errno
 import gc
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import cache
 
 from pyspark import TaskContext
 
-from dovetail.columns.memory import used_up
+from dovetail.columns.memory import WHAT_HELPS, used_up
 from dovetail.errors import DovetailError
 
 
 @contextmanager
-def plain_refusals(what: str = "a stage of a join") -> Iterator[None]:
+def plain_refusals(
+    what: str = "a stage of a join", key: Callable[[], str | None] = lambda: None, hint: str = WHAT_HELPS
+) -> Iterator[None]:
     """Let what Dovetail refuses within a worker reach the user without a trace, in the first line of Spark's message.
 
     PySpark asks the environment where it reports the exception that ends a worker, and then ends the worker.  Memory
-    that is used up is refused, too, in words that say `what` was at work.
+    that is used up is refused, too, in words that say `what` was at work, which `key` most of its rows had, and what
+    may help.
     """
     try:
         yield
@@ -37,7 +40,14 @@ def plain_refusals(what: str = "a stage of a join") -> Iterator[None]:
     else:
         return
     _hide_trace()
-    raise used_up(what, said)
+    raise used_up(what, said, _known(key), hint)
+
+
+def _known(key: Callable[[], str | None]) -> str | None:
+    """What is known of the keys, if memory is enough to find out."""
+    with suppress(MemoryError, OSError):
+        return key()
+    return None
 
 
 _NO_ROOM = "cannot allocate memory"
