@@ -234,7 +234,10 @@ def memory(folder: Path, rows: int) -> Result:
 
 
 def watch(process: subprocess.Popen[str], peaks: dict[str, int]) -> None:
-    """Peak resident memory by kind of process, over the tree below `process`."""
+    """Peak resident memory by kind of process, over the tree below `process`, and of all of them at once.
+
+    Pages that processes share count for each of them.
+    """
     page = os.sysconf("SC_PAGE_SIZE")
     while process.poll() is None:
         parents, programs, sizes = {}, {}, {}
@@ -248,6 +251,7 @@ def watch(process: subprocess.Popen[str], peaks: dict[str, int]) -> None:
                     parents[pid], sizes[pid] = int(fields[1]), int(fields[21]) * page
                 except OSError:
                     continue  # it ended while we looked
+        together = 0
         for pid in programs:
             above = pid
             while above and above != process.pid:
@@ -255,6 +259,8 @@ def watch(process: subprocess.Popen[str], peaks: dict[str, int]) -> None:
             if above == process.pid and pid != process.pid:
                 kind = "java" if "java" in programs[pid] else "python"
                 peaks[kind] = max(peaks.get(kind, 0), sizes[pid])
+                together += sizes[pid]
+        peaks["together"] = max(peaks.get("together", 0), together)
         time.sleep(0.2)
 
 

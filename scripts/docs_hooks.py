@@ -15,7 +15,7 @@ from griffe import Attribute, Extension, Function, Object
 from mkdocs.structure.files import File, Files, InclusionLevel
 
 ROOT = Path(__file__).resolve().parents[1]
-REPORTS = ("benchmarks/*.md", "chaos/README.md", "experiments/*/README.md")
+REPORTS = ("benchmarks/*.md", "benchmarks/*.svg", "chaos/README.md", "experiments/*/README.md")
 # docs/ is the root of the site: one step up less than in the repository.
 UP = re.compile(r"\]\(\.\./((?:\.\./)*)(?=benchmarks/|chaos/|experiments/)")
 BACK = re.compile(r"\]\(((?:\.\./)+)docs/")
@@ -30,7 +30,7 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the reports of benchmarks and experiments at their own paths."""
+    """Add the reports of benchmarks and experiments, and their plots, at their own paths."""
     for pattern in REPORTS:
         for path in sorted(ROOT.glob(pattern)):
             made = File.generated(config, path.relative_to(ROOT).as_posix(), abs_src_path=str(path))
