@@ -10,8 +10,9 @@
 Every engine reads the same Parquet files, produces every row and reads it: Spark writes to its no-op sink, the others
 add up every column (of text: its lengths).  Peers run with as many threads as Spark has cores.  Five runs of each
 engine come first that do not count, then engines take turns; medians and best times are both shown, and the ratio is
-that of medians.  ClickHouse takes part where it has the join, if `python benchmarks/_peers.py install` has run: a band
-or an interval without an equality is a product to it.
+that of medians.  ``handover`` joins nothing: Spark reads both files, hands their rows to Python, and takes as many rows
+from it as the join gives, which no join in Python workers can do without.  ClickHouse takes part where it has the join,
+if `python benchmarks/_peers.py install` has run: a band or an interval without an equality is a product to it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import os
 import shutil
 import statistics
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
@@ -48,7 +49,9 @@ WARM_UPS = 5
 DAY = 86_400_000_000
 START = 1_772_409_600_000_000
 KEYS = 50_000
+AT_ONCE = 1 << 16
 Columns = dict[str, Any]
+Batches = Iterator[pa.RecordBatch]
 
 
 @dataclass(frozen=True)
@@ -142,6 +145,19 @@ SHAPES: Mapping[str, Shape] = {
 }  # fmt: skip
 
 
+def dropped(batches: Batches) -> Batches:
+    """Take all rows, and give none."""
+    for _ in batches:
+        yield from ()
+
+
+def given(batches: Batches, *, results: int, pairs: pa.RecordBatch) -> Batches:
+    """So many results for each row of the input, the same pairs again and again."""
+    for batch in batches:
+        for at in range(0, results * batch.num_rows, AT_ONCE):
+            yield pairs.slice(0, min(AT_ONCE, results * batch.num_rows - at))
+
+
 class Tables:
     """Both sides of a shape, opened by every engine."""
 
@@ -151,6 +167,7 @@ class Tables:
         made = shape.make(np.random.default_rng(7), rows)
         for file, columns in zip(self.files.values(), made, strict=True):
             pq.write_table(pa.table(columns), file, row_group_size=max(1, rows // 16), use_dictionary=["k"])
+        self.spark = spark
         self.frames = {side: spark.read.parquet(str(file)) for side, file in self.files.items()}
         self.connection = duckdb.connect(config={"threads": CORES})
         self.connection.sql("SET TimeZone = 'UTC'")
@@ -173,6 +190,22 @@ class Tables:
         """DuckDB, adding up every column."""
         query = f"SELECT count(*), {self.sums} FROM {self.shape.duckdb}"
         return int(self.connection.execute(query).fetchall()[0][0])
+
+    def handover(self, results: int) -> int:
+        """Rows in and out of Python as the join has them, in one action."""
+        first = [next(pq.ParquetFile(file).iter_batches(AT_ONCE)) for file in self.files.values()]
+        size = min(one.num_rows for one in first)
+        pairs = pa.RecordBatch.from_arrays([one.slice(0, size).to_struct_array() for one in first], list(self.files))
+        pairs = pa.concat_batches([pairs] * -(-AT_ONCE // size))
+        schema = ", ".join(f"{side} {frame.schema.simpleString()}" for side, frame in self.frames.items())
+        share = -(-results // (2 * CORES))
+        out = self.spark.range(0, 2 * CORES, 1, 2 * CORES).mapInArrow(
+            partial(given, results=share, pairs=pairs), schema
+        )
+        for frame in self.frames.values():
+            out = frame.mapInArrow(dropped, schema).union(out)
+        out.write.format("noop").mode("overwrite").save()
+        return results
 
     def clickhouse(self, peers: Peers) -> int:
         """ClickHouse, adding up every column."""
@@ -213,6 +246,7 @@ def compare(folder: Path, rows: int, only: set[str], times: int, peers: Peers | 
         engines: dict[str, tuple[Action, int]] = {
             "dovetail": (tables.dovetail, WARM_UPS), "duckdb": (tables.duckdb, WARM_UPS),
         }  # fmt: skip
+        engines["handover"] = (partial(tables.handover, tables.duckdb()), WARM_UPS)
         if shape.polars is not None:
             engines["polars"] = (tables.polars, WARM_UPS)
         if shape.clickhouse and peers is not None:
