@@ -39,6 +39,10 @@ def _is_spark_example(item: pytest.Item) -> bool:
     )
 
 
+EXAMPLES_SINCE = {"dt.resume(": ("4.1", "transformWithState on rows, whose state can be laid down")}
+"""What an example calls, and the arguments of the mark `since` that it gets for that."""
+
+
 def pytest_addoption(parser: pytest.Parser) -> None:
     """What make versions and make test-slow ask for."""
     parser.addoption("--fraction", type=int, default=1, help="run one test in so many, chosen by the test's name")
@@ -128,6 +132,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) or _is_spark_example(item):
             item.add_marker(pytest.mark.spark)
+        steps = getattr(getattr(item, "dtest", None), "examples", ())
+        for call, needed in EXAMPLES_SINCE.items():
+            if any(call in step.source for step in steps):
+                item.add_marker(pytest.mark.since(*needed))
         lacking = _lacking(item)
         if lacking is not None:
             item.add_marker(pytest.mark.skip(reason=lacking))
