@@ -59,7 +59,7 @@ CONF = {
     "execution.checkpointing.checkpoints-after-tasks-finish": "false",
 }
 COUNTING = {
-    # Without, the count would come out anew for every row.
+    # Otherwise the count comes out again for every row.
     "table.exec.mini-batch.enabled": "true",
     "table.exec.mini-batch.allow-latency": "1 s",
     "table.exec.mini-batch.size": "1000000",
@@ -107,7 +107,7 @@ class Flink:
         self._scratch = scratch
 
     def __enter__(self) -> Flink:
-        # On the class path of the JVM: Flink would load `pipeline.jars` anew for every job, and compile them anew.
+        # On the class path of the JVM: Flink loads and compiles `pipeline.jars` again for every job.
         environment = {"HADOOP_CLASSPATH": os.pathsep.join(archives()), "JVM_ARGS": "-Xms4g -Xmx4g"}
         self._process = subprocess.Popen(
             [str(PYTHON), __file__, "serve"],

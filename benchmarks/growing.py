@@ -3,7 +3,7 @@
     python benchmarks/growing.py [--rows 1000000,3000000,10000000,30000000,100000000] [--write]
 
 Each size runs once, in a process of its own, with the JVM and the Python processes watched from outside; nothing is
-rehearsed, so each action has six seconds or so of a first join in it.  Two times are told apart: of the whole process,
+rehearsed, so each action has in it what a first join loads.  Two times are told apart: of the whole process,
 which starts Spark, and of the action alone.  Bytes are what Spark reports of its stages.  Then DuckDB counts the
 matches, without forming a row, with as many threads.
 """
