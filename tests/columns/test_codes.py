@@ -340,7 +340,7 @@ from dovetail.columns import codes
 codes.float_band(np.ones(3, np.float32), -1, 1, strict_low=True, strict_high=False)
 print(sum(codes._last_below.stats.cache_hits.values()), sum(codes._last_below.stats.cache_misses.values()))
 """
-        env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+        env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "DOVETAIL_KERNELS": "compiled"}
         runs = [
             subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=True)
             for _ in range(2)

@@ -36,7 +36,8 @@ def same(values):
 
 
 class TestNjit:
-    def test_compiles_with_and_without_options(self):
+    def test_compiles_with_and_without_options(self, monkeypatch):
+        monkeypatch.setenv("DOVETAIL_KERNELS", "compiled")
         assert same(np.array([1.0, 2.5])).tolist() == [1.0, 2.5]
         assert same.signatures
         assert half.targetoptions["inline"] == "always"
@@ -151,7 +152,8 @@ class TestImport:
         (package / "__pycache__").touch()
         (package / "columns" / "__pycache__").touch()
         (package / "plain.py").write_text("import numba\n@numba.njit(cache=True)\ndef f(x):\n    return x\n")
-        env = {**os.environ, "TMPDIR": str(nowhere.parent / "tmp"), "PYTHONPATH": str(package.parent)}
+        temporary = str(nowhere.parent / "tmp")
+        env = {**os.environ, "TMPDIR": temporary, "PYTHONPATH": str(package.parent), "DOVETAIL_KERNELS": "compiled"}
         return subprocess.run(
             [sys.executable, "-c", script], env=env, cwd=nowhere.parent, capture_output=True, text=True
         )
@@ -208,7 +210,10 @@ class TestArchive:
             "stats = codes._float64_codes.stats; "
             "print(sum(stats.cache_misses.values()), sum(stats.cache_hits.values()))"
         )
-        env = {**os.environ, "HOME": str(home), "TMPDIR": str(temporary), "PYTHONPATH": str(archive), **more}
+        env = {
+            **os.environ, "HOME": str(home), "TMPDIR": str(temporary), "PYTHONPATH": str(archive),
+            "DOVETAIL_KERNELS": "compiled", **more,
+        }  # fmt: skip
         run = subprocess.run(
             [sys.executable, "-c", script], env=env, cwd=temporary, capture_output=True, text=True, check=False
         )

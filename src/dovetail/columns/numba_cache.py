@@ -24,7 +24,7 @@ from typing import Any, ParamSpec, TypeVar, overload
 
 from dovetail.columns.shipped import unpack_kernels, write_source
 
-__all__ = ["njit"]
+__all__ = ["always_compiled", "njit"]
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -135,6 +135,8 @@ if _unpacked is None:
 
 import numba  # noqa: E402 - it reads its settings when it is imported
 
+from dovetail.columns.uncompiled import always_compiled, compiled_where_it_pays  # noqa: E402
+
 
 @overload
 def njit(function: Callable[_P, _R], /) -> Callable[_P, _R]: ...
@@ -162,14 +164,11 @@ def njit(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     [0, 0]
     """
     compiled = numba.njit(cache=True, **options)
-    if _unpacked is None:
-        return compiled if function is None else compiled(function)
-    folder = _unpacked
 
-    def from_archive(function: Callable[..., Any]) -> Any:
-        return compiled(_with_source(function, folder))
+    def kernel(function: Callable[..., Any]) -> Any:
+        return compiled_where_it_pays(compiled(function if _unpacked is None else _with_source(function, _unpacked)))
 
-    return from_archive if function is None else from_archive(function)
+    return kernel if function is None else kernel(function)
 
 
 def _with_source(function: Callable[..., Any], folder: Path) -> Callable[..., Any]:

@@ -57,6 +57,7 @@ def _scripts(folder: Path) -> dict[str, Path]:
 
 def compare(console: Console, rows: int, log: Path) -> None:
     """A band join of growing tables by Spark and by Dovetail, in one session."""
+    from dovetail.columns.numba_cache import always_compiled
     from dovetail.spark.runtime.quiet import quiet_session
 
     table = Table(title=BAND, title_justify="left", box=box.SIMPLE)
@@ -64,6 +65,7 @@ def compare(console: Console, rows: int, log: Path) -> None:
         table.add_column(name, justify="right")
     with (
         tempfile.TemporaryDirectory(prefix="dovetail-bench-") as folder,
+        always_compiled(),
         console.status("Starting Spark ...") as status,
         quiet_session("dovetail-bench", log, conf=CONF) as spark,
     ):

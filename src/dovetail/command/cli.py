@@ -85,11 +85,13 @@ def demo(
 ) -> None:
     """Run four joins on made-up data, one beside Spark's own, and leave three to change."""
     # Here and not above: --help and --version need neither Spark nor the compiler.
+    from dovetail.columns.numba_cache import always_compiled
     from dovetail.command import demo as acts
     from dovetail.spark.runtime.quiet import quiet_session
 
     sizes = acts.Sizes.of(rows, quick=quick)
-    with _reporting("dovetail-demo-") as log, tempfile.TemporaryDirectory(prefix="dovetail-demo-") as folder:
+    place = tempfile.TemporaryDirectory(prefix="dovetail-demo-")
+    with _reporting("dovetail-demo-") as log, always_compiled(), place as folder:
         acts.run(
             Console(),
             lambda: quiet_session("dovetail-demo", log, conf=acts.CONF),

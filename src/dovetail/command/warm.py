@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from dovetail.columns.numba_cache import always_compiled
 from dovetail.errors import SetupError
 from dovetail.spark.runtime.classes import archive, recording_options
 from dovetail.spark.runtime.gateway import end_jvm
@@ -53,7 +54,8 @@ def run(console: Console, log: Path, *, classes: bool = True) -> None:
     """Compile, with a progress bar; `classes` says whether to keep those of the JVM."""
     began = time.perf_counter()
     kept = archive(check_java()) if classes else None
-    with _recording(kept) as conf, tempfile.TemporaryDirectory(prefix="dovetail-warm-") as folder:
+    temporary = tempfile.TemporaryDirectory(prefix="dovetail-warm-")
+    with always_compiled(), _recording(kept) as conf, temporary as folder:
         with console.status("Starting Spark ..."):
             starting = quiet_session("dovetail-warm", log, conf=conf)
             spark = starting.__enter__()
