@@ -17,22 +17,23 @@ from dovetail.errors import ArgumentError, PredicateError
 from dovetail.families.approx.encode import least_bytes, row_bytes
 from dovetail.families.approx.router import budgets, cells_of, memory_shares, result_shares, rows_by_cell
 from dovetail.families.approx.spec import Options, cell_count, equal_part
-from dovetail.plan.approx import plan_approx
+from dovetail.plan.approx import SMALL, plan_approx
 from dovetail.plan.theta import Facts
 
 TYPES = {"k": KeyType("BIGINT", "int"), "j": KeyType("STRING", "rank"), "x": KeyType("DOUBLE", "float64")}
 COLUMNS = ["k", "j", "x"]
 
 
-def planned(on: str, aliases: str = "AB", streams: str = "", **options):
+def planned(on: str, aliases: str = "AB", streams: str = "", sizes: dict[str, int] | None = None, **options):
     predicate = parse(on, dict.fromkeys(aliases, COLUMNS))
 
     def typed(parts):
         return tuple((part, TYPES[part.left.sql.split("`")[3]]) for part in parts)
 
     facts = Facts(
-        frozenset(streams), typed(predicate.equalities), typed([*predicate.inequalities, *predicate.bands]), 4
-    )
+        frozenset(streams), typed(predicate.equalities), typed([*predicate.inequalities, *predicate.bands]), 4,
+        sizes=sizes or {},
+    )  # fmt: skip
     options.setdefault("memory", Limit(1000))
     return plan_approx(dict.fromkeys(aliases, COLUMNS), predicate, facts, Options(**options))
 
@@ -61,6 +62,25 @@ def test_no_memory(wrong):
 def test_no_options(wrong):
     with pytest.raises(ArgumentError):
         Options(**{"memory": Limit(10), **wrong})
+
+
+class TestSmallInputs:
+    def test_all_rows_go_to_one_cell_and_are_not_counted(self):
+        plan = planned("A.k = B.k", sizes={"A": SMALL // 2, "B": SMALL // 2})
+        assert (plan.spec.cells, plan.partitions, plan.balanced) == (1, 1, False)
+        assert "one cell: Spark takes the inputs for small" in plan.text()
+
+    @pytest.mark.parametrize("sizes", [{}, {"A": 1}, {"A": 1, "B": SMALL}])
+    def test_not_unless_all_are_small_together(self, sizes):
+        assert planned("A.k = B.k", sizes=sizes).spec.cells > 1
+
+    def test_partitions_count_more(self):
+        assert planned("A.k = B.k", sizes={"A": 1, "B": 1}, partitions=2).spec.cells == 2
+        assert "small" not in planned("A.k = B.k", sizes={"A": 1, "B": 1}, partitions=1).text()
+
+    def test_a_little_memory_is_another_reason(self):
+        text = planned("A.k = B.k", sizes={"A": 1, "B": 1}, memory=Limit(10)).text()
+        assert "one cell: what is held is too little to be divided" in text
 
 
 def test_the_join_value_is_what_all_inputs_share():

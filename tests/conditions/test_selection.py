@@ -74,6 +74,8 @@ def test_an_item_tells_which_columns_it_reads(item, uses):
         ("distanse", UnknownNameError, "did you mean 'distance'?"),
         ("t.* EXCEPT (bid)", UnknownNameError, "not among its columns"),
         ("sum(bid)", ArgumentError, "aggregate"),
+        ("t -> q", ArgumentError, "a function that no call takes"),
+        ("transform(array(bid), x -> x -> 1)", ArgumentError, "a function that no call takes"),
         ("(SELECT 1)", ArgumentError, "subquery"),
         ("t.price, q.bid", ArgumentError, "not an expression"),
         ("t.id FROM x", ArgumentError, "without FROM"),

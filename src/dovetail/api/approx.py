@@ -86,8 +86,8 @@ def approx_join(
         For ``prob_printed`` and ``prob_hash_printed``: which of the rows with the least priority leaves first, any one
         (``random``, default) or the ``oldest``.
     partitions : int, optional
-        Into how many independent parts the join is divided (default: 16, or fewer if memory is small).  Each has its
-        part of the memory.
+        Into how many independent parts the join is divided (default: 16, or fewer if memory is small; one for static
+        inputs that are small by Spark's estimate, unless there is a seed).  Each has its part of the memory.
     balance : bool, optional
         Whether a batch join first counts the rows of all partitions and divides the memory in that proportion, so that
         unweighted results represent the join (default: True).  That reads the keys of the inputs twice.  Streams divide
@@ -158,7 +158,9 @@ def approx_join(
     frames = check_inputs(inputs, named)
     columns = {alias: frame.columns for alias, frame in frames.items()}
     predicate = parse(condition_text(on, frames), columns)
-    plan = plan_approx(columns, predicate, theta_facts(frames, predicate), options)
+    # What a seed chooses depends on the number of cells, so that must not follow from an estimate.
+    facts = theta_facts(frames, predicate, sized=seed is None and partitions is None)
+    plan = plan_approx(columns, predicate, facts, options)
     return approx_frame(frames, plan)
 
 

@@ -166,6 +166,14 @@ def _spelled(text: str, part: exp.Expr) -> str:
 def _refuse(text: str, tree: exp.Expr, tokens: Sequence[Token]) -> None:
     if tree.find(exp.Query) is not None:
         raise ArgumentError(f"select={text!r} holds a subquery", accepted=ACCEPTED, hint="select it from the result")
+    # sqlglot takes an arrow outside a call for a path into JSON, and Spark answers with an internal error.
+    arrows = sum(token.token_type is TokenType.ARROW for token in tokens)
+    if tree.find(exp.JSONExtract) is not None and arrows > sum(1 for _ in tree.find_all(exp.Lambda)):
+        raise ArgumentError(
+            f"select={text!r} holds a function that no call takes",
+            accepted=ACCEPTED,
+            hint="x -> x + 1 stands in a call, as in transform(t.items, x -> x + 1)",
+        )
     if tree.find(exp.Window) is not None:
         return
     before: TokenType | None = None

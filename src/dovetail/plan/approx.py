@@ -28,6 +28,8 @@ from dovetail.plan.theta import Facts
 
 RESERVED = "sampling"
 """The column next to the aliases that says how a result was sampled."""
+SMALL = 1 << 20
+"""Bytes of all inputs together up to which one task joins them sooner than their cells are counted and dealt out."""
 USUAL_TEXT = 64
 """Bytes of a text or a nested value, where nobody knows them."""
 
@@ -144,9 +146,17 @@ class ApproxPlan:
         return f"{value}, by its value" + (f"; {' AND '.join(checked)} checked" if checked else "")
 
     def _routing(self) -> str:
-        if not self.value[0]:
-            return "all rows to one cell"
+        if self.spec.cells == 1:
+            return f"all rows to one cell{self._why_one_cell()}"
         return f"the hash of the join value chooses one of {self.spec.cells} cells"
+
+    def _why_one_cell(self) -> str:
+        options = self.options
+        if not self.value[0] or options.partitions is not None:
+            return ""
+        if cell_count(options.memory, len(self.inputs), None, options.results) == 1:
+            return ": what is held is too little to be divided"
+        return ": Spark takes the inputs for small"
 
 
 def plan_approx(
@@ -158,7 +168,8 @@ def plan_approx(
     value, kinds, left_over = _common_value(inputs, facts)
     edges = _edges(inputs, left_over, facts)
     _check_condition(inputs, value, edges, options)
-    cells = cell_count(options.memory, len(inputs), options.partitions, options.results) if value[0] else 1
+    divided = bool(value[0]) and not _is_small(inputs, facts, options)
+    cells = cell_count(options.memory, len(inputs), options.partitions, options.results) if divided else 1
     _check_cells(cells, value, inputs, options)
     _check_bytes(cells, facts, inputs, options)
     keys: list[list[Key]] = [list(dict.fromkeys(part)) for part in value]
@@ -194,6 +205,12 @@ def plan_approx(
         ),
         partitions=min(cells, facts.shuffle_partitions),
     )
+
+
+def _is_small(inputs: tuple[str, ...], facts: Facts, options: Options) -> bool:
+    """Whether one cell is enough for inputs whose sizes are known; the user may have said how many there are."""
+    known = all(alias in facts.sizes for alias in inputs)
+    return options.partitions is None and known and sum(facts.sizes.values()) <= SMALL
 
 
 def _check_inputs(inputs: tuple[str, ...], facts: Facts, options: Options) -> None:
