@@ -305,7 +305,9 @@ def fitted(step: ThetaStep, common: dict[str, Any], tables: list[pa.Table], knob
         columns = {**marks, **{f"{'pb'[side]}{at}": column for at, column in enumerate(keys.columns)}}
         parts.append(pa.table(columns).filter(pa.array(kept)))
     sampled = pa.concat_tables(parts, promote_options="default").combine_chunks()
-    fit = FitStage(**common, partitions=knobs.partitions, fractions=(fraction, fraction**2))
+    # How many cells there are, and where they are cut, must not matter to any kind of join.
+    listed = bool(random.random() < 0.5)
+    fit = FitStage(**common, partitions=knobs.partitions, fractions=(fraction, fraction**2), lists_pairs=listed)
     (found,) = fit(iter(sampled.to_batches(max_chunksize=knobs.batch_rows)))
     return stages.read_routing(found.column(0)[0].as_buffer())
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from unittest.mock import patch
 
 import numpy as np
@@ -259,6 +260,18 @@ def test_few_rows_with_most_of_the_results_are_cut(on):
         found[tasks[cell]] += fits.sum()
     assert found.sum() > 100_000
     assert found.max() <= 1.5 * found.mean()
+
+
+def test_a_join_that_lists_no_pairs_does_not_copy_rows_for_their_sake():
+    """A million equal rows on both sides: all pairs are results, and every row of one side goes to every cell."""
+    left, right = (pa.table({name: np.ones(10_000, dtype=np.int64)}) for name in "ax")
+    step = plan("R.a <= S.x", left, right).step
+    samples = [_sample(step, s, _flat(step, s, t, Knobs(), payload=False)) for s, t in enumerate((left, right))]
+    samples = [replace(sample, rows=1e6) for sample in samples]
+    listed = fit(step, *samples, partitions=4, may_copy_points=False)
+    only_marked = fit(step, *samples, partitions=4, may_copy_points=False, lists_pairs=False)
+    assert only_marked.cells <= 4 < listed.cells
+    assert only_marked.cost.sum() <= 5e6
 
 
 def test_cells_are_cut_by_results_that_a_sample_hardly_shows():

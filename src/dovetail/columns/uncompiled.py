@@ -17,7 +17,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any, NoReturn
 
 import numpy as np
@@ -164,34 +164,37 @@ def _as_python(kernel: Dispatcher) -> Callable[..., Any]:
     if kernel not in _plain:
         function = kernel.py_func
         found: dict[str, Any] = {**function.__globals__, _TURN: _turn}
-        exec(_counting(function), found)
-        made = _plain[kernel] = found[function.__name__]
-        made.__defaults__ = function.__defaults__  # where another kernel calls it
-        for name in _names(made.__code__):
+        code = _counting(function)
+        _plain[kernel] = FunctionType(code, found, function.__name__, function.__defaults__)
+        for name in _names(code):
             if isinstance(found.get(name), Dispatcher):
                 found[name] = _as_python(found[name])
     return _plain[kernel]
 
 
 def _names(code: CodeType) -> set[str]:
-    return set(code.co_names).union(*(_names(inner) for inner in code.co_consts if isinstance(inner, CodeType)))
+    return set(code.co_names).union(*map(_names, _codes(code)))
+
+
+def _codes(code: CodeType) -> list[CodeType]:
+    return [inner for inner in code.co_consts if isinstance(inner, CodeType)]
 
 
 def _counting(function: Callable[..., Any]) -> CodeType:
-    """The code that defines the function again, without its decorators and annotations, with a call in each loop."""
+    """The code of a function, from its source, with a call in each of its loops."""
     lines, first = inspect.getsourcelines(function)
     tree = ast.parse(textwrap.dedent("".join(lines)))
     for node in ast.walk(tree):
-        if isinstance(node, ast.FunctionDef):
-            node.decorator_list, node.returns = [], None
-            for argument in (*node.args.args, *node.args.kwonlyargs):
-                argument.annotation = None
-            node.args.defaults = [ast.Constant(None) for _ in node.args.defaults]
-        elif isinstance(node, ast.For | ast.While):
+        if isinstance(node, ast.For | ast.While):
             turn = ast.Call(ast.Name(_TURN, ast.Load()), [], [])
             node.body.insert(0, ast.copy_location(ast.Expr(turn), node))
     ast.increment_lineno(ast.fix_missing_locations(tree), first - 1)
-    return compile(tree, function.__code__.co_filename, "exec")
+    (code,) = (
+        inner
+        for inner in _codes(compile(tree, function.__code__.co_filename, "exec"))
+        if inner.co_name == function.__name__
+    )
+    return code
 
 
 def _turn() -> None:

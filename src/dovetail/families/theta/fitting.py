@@ -57,15 +57,19 @@ def fit(
     partitions: int,
     may_copy_points: bool,
     widths: tuple[int, int] = (8, 8),
+    lists_pairs: bool = True,
 ) -> Routing:
     """The cheapest routing for what the samples show.
 
     `may_copy_points` allows the overlap mode, which is wrong where an unmatched point must be reported once;
-    `widths` are the bytes of a row of each side.
+    `widths` are the bytes of a row of each side.  Without `lists_pairs` a cell costs its rows alone, however many pairs
+    they have: it only asks which points have a match.
     """
     rows, size = points.rows + boxes.rows, points.rows * widths[0] + boxes.rows * widths[1]
-    fine = min(int(np.ceil(rows / CELL_ROWS)), FINE_CELLS)
-    cells = max(partitions, fine, int(np.ceil(rows / MOST_ROWS)), int(np.ceil(size / CELL_BYTES)))
+    cells = max(partitions, int(np.ceil(size / CELL_BYTES)))
+    # A box without an end goes to all cells on its open side, so they are few where nothing is gained by more.
+    if lists_pairs or all(axis.low is not None and axis.high is not None for axis in step.axes):
+        cells = max(cells, min(int(np.ceil(rows / CELL_ROWS)), FINE_CELLS), int(np.ceil(rows / MOST_ROWS)))
     # As many for each task: of 2,500 equal cells some of 1,000 tasks would get three where two and a half are due.
     cells = partitions * int(np.ceil(cells / partitions))
     candidates: list[tuple[Mode, tuple[int, ...]]] = [("axis", (d,)) for d in range(len(step.axes))]
@@ -74,7 +78,19 @@ def fit(
     if may_copy_points:
         candidates += [("overlap", pair) for pair in overlap_axes(step)]
     return min(
-        (_fitted(mode, axes, points, boxes, cells, partitions, alone=len(step.axes) <= 1) for mode, axes in candidates),
+        (
+            _fitted(
+                mode,
+                axes,
+                points,
+                boxes,
+                cells,
+                partitions,
+                alone=len(step.axes) <= 1,
+                output_cost=OUTPUT_COST if lists_pairs else 0.0,
+            )
+            for mode, axes in candidates
+        ),
         key=lambda routing: float(routing.cost.sum()),
     )
 
@@ -91,7 +107,15 @@ def overlap_axes(step: Step) -> list[tuple[int, int]]:
 
 
 def _fitted(
-    mode: Mode, axes: tuple[int, ...], points: Sample, boxes: Sample, cells: int, partitions: int, *, alone: bool
+    mode: Mode,
+    axes: tuple[int, ...],
+    points: Sample,
+    boxes: Sample,
+    cells: int,
+    partitions: int,
+    *,
+    alone: bool,
+    output_cost: float = OUTPUT_COST,
 ) -> Routing:
     """The routing of one mode; `alone` says that no other axis decides which pairs are results."""
     spans = _Spans(*_interval(mode, axes, points, of_points=True), *_interval(mode, axes, boxes, of_points=False))
@@ -104,28 +128,28 @@ def _fitted(
     # A cell costs its rows, and its output where the sample can tell: a cell inside a box matches wholly on
     # this axis.
     pairs = placed.certain_pairs()
-    cost = rows + OUTPUT_COST * pairs
-    matches = _matches(points, boxes, spans) if alone and mode == "axis" else None
+    cost = rows + output_cost * pairs
+    matches = _matches(points, boxes, spans) if alone and mode == "axis" and output_cost else None
     if matches is not None:
         found = placed.likely_pairs(matches)
-        likely = OUTPUT_COST * np.maximum(pairs, found)
+        likely = output_cost * np.maximum(pairs, found)
         seen = found.max(initial=0.0) / (weights[0] * boxes.rows / boxes.hash.size)
         if seen >= PAIRS_IN_CELL and likely.max(initial=0.0) > 2 * (rows.sum() + likely.sum()) / cells:
             # Few rows have most of the results: cells of equal rows would leave them to one task.
-            work = weights * (1 + OUTPUT_COST * matches)
+            work = weights * (1 + output_cost * matches)
             finer = min((work.sum() + boxes.rows) / (points.rows + boxes.rows), MOST_FINER)
             bounds = _cut(points, boxes, spans, ties, work, int(np.ceil(max(cells * finer, CELLS_EACH * partitions))))
             placed = _Placed(mode, bounds, points, boxes, spans, ties)
-            rows, output = placed.rows(), OUTPUT_COST * placed.likely_pairs(matches)
+            rows, output = placed.rows(), output_cost * placed.likely_pairs(matches)
             bounds, parts = _divided(bounds, output > rows, partitions)
             cost = np.repeat((rows + output) / parts, parts)
         else:
             matches = _smooth(matches, points, boxes, spans, cells)
-            cost = rows + OUTPUT_COST * np.maximum(pairs, placed.likely_pairs(matches))
+            cost = rows + output_cost * np.maximum(pairs, placed.likely_pairs(matches))
             if cost.max() > UNEVEN * cost.mean():
-                bounds = _cut(points, boxes, spans, ties, weights * (1 + OUTPUT_COST * matches), cells)
+                bounds = _cut(points, boxes, spans, ties, weights * (1 + output_cost * matches), cells)
                 placed = _Placed(mode, bounds, points, boxes, spans, ties)
-                cost = placed.rows() + OUTPUT_COST * np.maximum(placed.certain_pairs(), placed.likely_pairs(matches))
+                cost = placed.rows() + output_cost * np.maximum(placed.certain_pairs(), placed.likely_pairs(matches))
     numbers = spark_hash.cell_numbers(spark_hash.balance(cost, partitions), partitions)
     return Routing(mode, axes, bounds, numbers, cost)
 

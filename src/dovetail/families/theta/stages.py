@@ -85,6 +85,8 @@ class FitStage(Stage):
     """Bytes of a row of the points and of the boxes, as far as the schema tells."""
     fractions: tuple[float, float] = (1.0, 1.0)
     """Shares of the rows that the dense and the sparse sample hold."""
+    lists_pairs: bool = True
+    """Whether cells list their pairs; not where one axis at most tells which points have a match."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once, in a single task."""
@@ -120,7 +122,8 @@ class FitStage(Stage):
             )  # fmt: skip
         return fit(
             self.step, self._sample(POINTS, rows, codes), self._sample(BOXES, rows, codes),
-            partitions=self.partitions, may_copy_points=self.copies_points, widths=self.widths,
+            partitions=self.partitions, may_copy_points=self.copies_points,
+            widths=self.widths, lists_pairs=self.lists_pairs,
         )  # fmt: skip
 
     def _sample(self, side: int, rows: list[float], codes: Sequence[list[Codes] | None]) -> Sample:

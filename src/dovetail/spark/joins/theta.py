@@ -297,6 +297,7 @@ def _sampling(columns: _PairColumns) -> Sampling:
         partitions=columns.plan.shuffle_partitions,
         widths=(points.width(), boxes.width()),
         fractions=(1.0, 1.0) if everything else (1 / DENSE, 1 / SPARSE),
+        lists_pairs=columns.kind.pairs or columns.candidates or len(columns.plan.step.axes) > 1,
     )
 
     def sampled_columns(side: int) -> list[str]:
