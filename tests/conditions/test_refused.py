@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from dovetail.conditions import tokens
 from dovetail.conditions.forms import Equality, Filter, Inequality, Term
 from dovetail.conditions.predicates import parse
 from dovetail.errors import PredicateError, UnknownNameError
@@ -127,3 +128,20 @@ def test_an_exact_name_is_not_ambiguous():
     assert parse("AB.x = Ab.x", {"Ab": ["x"], "AB": ["x"]}).equalities == (
         Equality(Term("AB", "`AB`.`x`"), Term("Ab", "`Ab`.`x`")),
     )
+
+
+@pytest.mark.parametrize(
+    ("before", "unfinished"),
+    [
+        ("A.x < ", "'a"), ("A.x = 'a' AND B.y < ", '"b'), ("A.`x` < B.", "`y"), ("A.x < B.y ", "/* why"),
+        ("A.x /* 'one' */ < ", "'it''s"), ("A.x < '\"' AND B.y = ", "'a\"`"), ("", "/*" + "(" * 5000),
+        ("A.", "`" + "{" * 5000), ("A.x = ", "'''b"),
+    ],
+)  # fmt: skip
+def test_the_caret_shows_where_the_unfinished_begins(monkeypatch, before, unfinished):
+    cut = []
+    plain = tokens._SPARK.tokenize
+    monkeypatch.setattr(tokens._SPARK, "tokenize", lambda text: cut.append(text) or plain(text))
+    at = tokens.unfinished_at(before + unfinished, tokens._SPARK)
+    assert at == len(before)
+    assert len(cut) <= 6  # a long text is not cut again for every character

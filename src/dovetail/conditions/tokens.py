@@ -6,6 +6,7 @@ each `Item` holds a slice of the user's own text, and only the column references
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -24,6 +25,8 @@ from dovetail.errors import (
 )
 
 _SPARK = Dialect.get_or_raise("spark")
+_DELIMITERS = re.compile(r"'+|\"+|`+|/\*|\{#")
+"""What begins a string, a name or a comment; the second of two quotes stands for one within a string."""
 ACCEPTED = "a condition over the columns of the inputs, such as A.k = B.k AND A.x < B.y"
 """What an error message says of a join condition that it refuses."""
 
@@ -290,10 +293,22 @@ def _syntax_error(text: str, error: ParseError) -> PredicateError:
 
 def _unfinished(text: str) -> PredicateError:
     """For text that ends inside a string, a name or a comment: the caret shows where that begins."""
-    for offset in range(len(text) - 1, 0, -1):
+    return _refusal(text, unfinished_at(text, _SPARK), "begins here and does not end", "a string, a name or a comment")
+
+
+def unfinished_at(text: str, dialect: Dialect) -> int:
+    """Where a string, a name or a comment begins that does not end, in text that cannot be cut into tokens.
+
+    Examples
+    --------
+    >>> unfinished_at("A.x < 'a' AND A.y < 'b", _SPARK)
+    20
+    """
+    # Only where one can begin: to cut every beginning of a long text into tokens takes minutes.
+    for found in reversed(list(_DELIMITERS.finditer(text))):
         try:
-            _SPARK.tokenize(text[:offset])
+            dialect.tokenize(text[: found.start()])
         except TokenError:
             continue
-        return _refusal(text, offset, "begins here and does not end", "a string, a name or a comment")
-    return _refusal(text, 0, "begins here and does not end", "a string, a name or a comment")
+        return found.start()
+    return 0

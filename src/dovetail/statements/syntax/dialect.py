@@ -13,6 +13,7 @@ from sqlglot import ErrorLevel, Token, TokenType, exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.errors import ParseError, TokenError
 
+from dovetail.conditions.tokens import unfinished_at
 from dovetail.errors import StatementError, in_statement
 from dovetail.statements.syntax.parser import DovetailParser
 
@@ -43,9 +44,8 @@ def tokens_of(text: str) -> list[Token]:
     try:
         return list(_DIALECT.tokenize(text))
     except TokenError:
-        raise in_statement(
-            text, _unfinished(text), "a string, a name or a comment begins here and does not end", accepted=ACCEPTED
-        ) from None
+        what = "a string, a name or a comment begins here and does not end"
+        raise in_statement(text, unfinished_at(text, _DIALECT), what, accepted=ACCEPTED) from None
 
 
 def read_query(text: str) -> exp.Expr:
@@ -138,14 +138,3 @@ def _syntax_error(text: str, error: ParseError) -> StatementError:
     )
     positioned = in_statement(text, offset, what, accepted=ACCEPTED)
     return UnreadableError(positioned.given, accepted=positioned.accepted)
-
-
-def _unfinished(text: str) -> int:
-    """Where a string, a name or a comment begins that does not end."""
-    for offset in range(len(text) - 1, 0, -1):
-        try:
-            _DIALECT.tokenize(text[:offset])
-        except TokenError:
-            continue
-        return offset
-    return 0
