@@ -157,6 +157,17 @@ class TestPolicy:
         assert found == [1045] * 20
         assert not kernel.signatures
 
+    def test_numba_may_be_switched_off(self):
+        script = (
+            "import numpy; from dovetail.columns import codes; "
+            "assert not hasattr(codes._float64_codes, 'signatures'); "
+            "one, other = (codes.float_codes(numpy.array([zero, 1.5])).tolist() for zero in (-0.0, 0.0)); "
+            "print(one == other)"
+        )
+        env = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+        run = subprocess.run([sys.executable, "-c", script], env=env, capture_output=True, text=True, check=False)
+        assert (run.stdout, run.stderr) == ("True\n", "")
+
 
 class TestMeaning:
     def test_defaults_and_recursion(self, kernels):

@@ -63,6 +63,8 @@ def compiled_where_it_pays(kernel: Any) -> Any:
     kernel
         What ``numba.njit(cache=True)`` made; it is changed in place, and other kernels call it as before.
     """
+    if not hasattr(kernel, "py_func"):
+        return kernel  # with NUMBA_DISABLE_JIT it is the function itself
     compile_for: Callable[..., Callable[..., Any]] = kernel._compile_for_args
     load = kernel._cache.load_overload
     taken = 0.0
