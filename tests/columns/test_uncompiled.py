@@ -61,12 +61,8 @@ def kernels(monkeypatch, tmp_path):
     monkeypatch.delenv(uncompiled.POLICY, raising=False)
     monkeypatch.setattr(numba.config, "CACHE_DIR", str(tmp_path))
 
-    def made(function):
-        return njit(function)
-
-    monkeypatch.setitem(globals(), "step", made(plus))
-    monkeypatch.setitem(globals(), "halved", halved)
-    return made
+    monkeypatch.setitem(globals(), "step", njit(plus))
+    return njit
 
 
 class TestPolicy:
@@ -170,11 +166,13 @@ class TestPolicy:
 
 
 class TestMeaning:
-    def test_defaults_and_recursion(self, kernels):
+    def test_defaults_and_recursion(self, kernels, monkeypatch):
         assert kernels(plus)(4) == 5
         assert kernels(plus)(4, 3) == 7
         kernel = kernels(halved)
+        monkeypatch.setitem(globals(), "halved", kernel)
         assert kernel(1024) == 10
+        assert not kernel.signatures
 
     def test_numbers_that_it_returns_are_those_of_python(self, kernels):
         kernel = kernels(several)

@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import CodeType, FunctionType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
 from numba.core.dispatcher import Dispatcher, OmittedArg
@@ -202,8 +202,4 @@ def _counting(function: Callable[..., Any]) -> CodeType:
 def _turn() -> None:
     _thread.turns -= 1
     if _thread.turns == 0:
-        _stop()
-
-
-def _stop() -> NoReturn:
-    raise _TooLongError
+        raise _TooLongError
