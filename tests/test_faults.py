@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from chaos.breaking import Fault, Scene, break_one
 from chaos.faults import FAULTS
-from chaos.inputs import write_inputs
+from chaos.inputs import LAST, write_inputs
 from chaos.verify import answer, part_of_answer
 from chaos.victim import place_of
 from tests.test_chaos import put
@@ -65,7 +65,9 @@ def play(inputs, tmp_path, lives, fault=None):
 
 
 def test_how_a_run_is_judged(inputs, tmp_path):
-    rows = list(answer(FAMILY, inputs).elements())
+    found = answer(FAMILY, inputs).elements()
+    # The order of DuckDB's rows differs from run to run, and rows that only move watermarks may be lost.
+    rows = [row for row in found if not any(isinstance(value, int) and value >= LAST for value in row)]
     half, rest = rows[:30], rows[30:]
     wrong = (-5, -6, 1, 1)
 
