@@ -18,6 +18,7 @@ from dovetail.families.approx.encode import least_bytes, row_bytes
 from dovetail.families.approx.router import budgets, cells_of, memory_shares, result_shares, rows_by_cell
 from dovetail.families.approx.spec import Options, cell_count, equal_part
 from dovetail.plan.approx import SMALL, plan_approx
+from dovetail.plan.broadcast import Estimate
 from dovetail.plan.theta import Facts
 
 TYPES = {"k": KeyType("BIGINT", "int"), "j": KeyType("STRING", "rank"), "x": KeyType("DOUBLE", "float64")}
@@ -32,7 +33,7 @@ def planned(on: str, aliases: str = "AB", streams: str = "", sizes: dict[str, in
 
     facts = Facts(
         frozenset(streams), typed(predicate.equalities), typed([*predicate.inequalities, *predicate.bands]), 4,
-        sizes=sizes or {},
+        sizes={alias: Estimate(size) for alias, size in (sizes or {}).items()},
     )  # fmt: skip
     options.setdefault("memory", Limit(1000))
     return plan_approx(dict.fromkeys(aliases, COLUMNS), predicate, facts, Options(**options))

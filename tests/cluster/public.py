@@ -329,7 +329,8 @@ PUBLIC: dict[str, Case] = {
     "UnboundedJoinError": _refused(dt.UnboundedJoinError, _theta_of("A.x < B.x", streams)),
     "UnknownNameError": _refused(dt.UnknownNameError, _theta_of("A.x < B.y")),
     "UnsupportedTypeError": _refused(
-        dt.UnsupportedTypeError, lambda spark, folder: dt.asof_join(tables(spark, folder, "AB"), time="k")
+        dt.UnsupportedTypeError,
+        lambda spark, folder: dt.asof_join(tables(spark, folder, "AB"), time="k", direction="nearest"),
     ),
     "after": _after,
     "aggregate_join": _aggregate,

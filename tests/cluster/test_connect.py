@@ -152,7 +152,7 @@ def report(tmp_path, data, shipped, locally, connect_port) -> dict:
 
 @pytest.mark.spark
 @pytest.mark.cluster
-def test_the_whole_api_gives_the_local_answers(report, locally, shipped):
+def test_the_whole_api_gives_the_local_answers(report, locally, shipped, broadcasts):
     assert report["driver"] == str(shipped / "dovetail" / "__init__.py")
     assert report["workers"]
     for file in report["workers"]:

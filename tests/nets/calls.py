@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime
 import random
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
+from tests.nets.sessions import small_inputs
 from tests.nets.tables import DOMAINS, NUMBERS, ORDERED, TIMES, Table
 
 import dovetail as dt
@@ -203,13 +205,16 @@ def theta_call(draw: random.Random, tables: Sequence[Table], *, any_case: bool, 
         on += f" AND {writer.condition(draw.choice(names[:2]), names[2], ordered='algorithm' in options)}"
     keeps = {"left": names[:1], "right": names[1:], "full": names, "semi": names[:1], "anti": names[:1]}.get(how, ())
     small = [name for name in names if name not in keeps]
-    if count == 2 and small and "algorithm" not in options and draw.random() < 0.25:
+    together = "algorithm" not in options and draw.random() < 0.2
+    if count == 2 and small and "algorithm" not in options and not together and draw.random() < 0.25:
         options["broadcast"] = draw.choice(small)
     elif draw.random() < 0.3:
         options["sample"] = False
-    if draw.random() < 0.7:
+    if not together and draw.random() < 0.7:
         options["partitions"] = draw.choice([1, 1, 2, 2, 3, 8])
-    ours = dt.theta_join(frames, on=on, how=how, **options)
+    with small_inputs(at_once=True) if together else nullcontext():
+        ours = dt.theta_join(frames, on=on, how=how, **options)
+    options |= {"together": True} if together else {}
     if count == 3:
         oracle = reduce(lambda a, b: a.crossJoin(b), packed(frames)).where(F.expr(on))
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import reduce
 from itertools import combinations, pairwise, product
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 from tests.nets.calls import ALIASES, HOWS, SPARK_HOW, Call, Writer, domain_of, packed
+from tests.nets.sessions import small_inputs
 from tests.nets.tables import TIMES, Table
 
 import dovetail as dt
@@ -214,15 +216,20 @@ def asof_call(draw: random.Random, tables: Sequence[Table], policy: tuple[Any, .
     row = next(name for domain, name in chosen[left].columns if domain == "id")
     orders = {"backward": [F.expr(moment).desc()], "forward": [F.expr(moment).asc()]}
     orders["nearest"] = [F.expr(distance).asc(), F.expr(moment).asc()]
-    options: dict[str, Any] = {"partitions": draw.choice([1, 2, 3]), "on": " AND ".join(on) or None}
-    if draw.random() < 0.3 and how not in ("right", "full"):
+    options: dict[str, Any] = {"on": " AND ".join(on) or None}
+    together = draw.random() < 0.2
+    if together:
+        options["sample"] = None
+    elif draw.random() < 0.3 and how not in ("right", "full"):
         options["broadcast"] = right
     else:
-        options["sample"] = draw.choice([True, False, None])
-    ours = dt.asof_join(
-        frames, time=time, by=by, direction=direction, within=within, how=how, allow_exact_matches=exact, ties=ties,
-        **options,
-    )  # fmt: skip
+        options |= {"partitions": draw.choice([1, 2, 3]), "sample": draw.choice([True, False, None])}
+    with small_inputs(at_once=True) if together else nullcontext():
+        ours = dt.asof_join(
+            frames, time=time, by=by, direction=direction, within=within, how=how, allow_exact_matches=exact, ties=ties,
+            **options,
+        )  # fmt: skip
+    options |= {"together": True} if together else {}
     first, second = packed(frames)
     ranked = Window.partitionBy(F.col(f"{left}.{row}")).orderBy(*orders[direction], F.col(f"{right}.{ties}").desc())
     pairs = first.join(second, F.expr(" AND ".join(f"({part})" for part in conditions)))

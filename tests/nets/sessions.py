@@ -5,10 +5,13 @@ from __future__ import annotations
 import os
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from itertools import product
+from unittest.mock import patch
 
 from pyspark.sql import SparkSession
+
+from dovetail.plan.broadcast import Estimate
 
 ZONES = ("UTC", "America/New_York", "Asia/Kathmandu")
 
@@ -45,6 +48,16 @@ def settings(spark: SparkSession, values: dict[str, str]) -> Iterator[None]:
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
+
+
+@contextmanager
+def small_inputs(*, at_once: bool) -> Iterator[None]:
+    """Let calls take their inputs for small: one task joins what can be read at once, or else one side is broadcast."""
+    with ExitStack() as stack:
+        for family in ("theta", "asof"):
+            found = f"dovetail.spark.joins.{family}.small_inputs"
+            stack.enter_context(patch(found, lambda frames: dict.fromkeys(frames, Estimate(1, at_once))))
+        yield
 
 
 def seeds(first: int, count: int) -> list[int]:

@@ -9,12 +9,13 @@ from __future__ import annotations
 import math
 import os
 import random
+from contextlib import nullcontext
 from typing import Any
 
 import pytest
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
-from tests.nets.sessions import drawn_settings, seeds, settings
+from tests.nets.sessions import drawn_settings, seeds, settings, small_inputs
 from tests.nets.tables import DOMAINS, ORDERED
 
 import dovetail as dt
@@ -101,10 +102,12 @@ def check(spark, seed: int) -> None:
             t, q = (table(spark, draw, draw.choice([0, 1, 9, 14])) for _ in range(2))
             on, how = condition(draw), draw.choice(["left", "left", "inner"])
             agg = aggregates(draw, ansi=conf["spark.sql.ansi.enabled"] == "true")
-            more = draw.choice([{}, {"broadcast": False}, {"broadcast": False, "sample": False}])
+            more = draw.choice([{}, {}, {"broadcast": False}, {"broadcast": False, "sample": False}])
+            small = nullcontext() if more else small_inputs(at_once=draw.random() < 0.5)
             if more and draw.random() < 0.5:
                 more["partitions"] = draw.choice([1, 4])
-            ours = dt.aggregate_join({"t": t, "q": q}, on=on, by="t", agg=agg, how=how, **more)
+            with small:
+                ours = dt.aggregate_join({"t": t, "q": q}, on=on, by="t", agg=agg, how=how, **more)
             ours = ours.select("t.id", *agg)
             marked = q.withColumn("here", F.lit(1))
             pairs = t.alias("t").join(marked.alias("q"), F.expr(on), how)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
 import pytest
 from pyspark.sql import types as T
-from tests.nets.sessions import drawn_settings, seeds, settings
+from tests.nets.sessions import drawn_settings, seeds, settings, small_inputs
 from tests.nets.tables import DOMAINS
 
 import dovetail as dt
@@ -101,7 +102,8 @@ def check(spark, seed: int) -> None:
             keys = draw.choice([[], [], ["k"], ["s"], ["k", "s"]])
             within, how = draw.choice([None, *limits]), draw.choice(["inner", "left"])
             k, ties = draw.choice([1, 2, 5, 100]), draw.choice(["all", "first"])
-            more = draw.choice([{}, {"broadcast": False}, {"broadcast": False, "sample": False}])
+            more = draw.choice([{}, {}, {"broadcast": False}, {"broadcast": False, "sample": False}])
+            small = nullcontext() if more else small_inputs(at_once=draw.random() < 0.5)
             if more and draw.random() < 0.5:
                 more["partitions"] = draw.choice([1, 4])
             called = f"on={asked!r} keys={keys} within={within!r} how={how} k={k} ties={ties} {more}"
@@ -124,9 +126,10 @@ def check(spark, seed: int) -> None:
             unmatched = {row.id for row in r.collect()} - {row.r for row in wanted} if how == "left" else set()
             expected = Counter((row.r, row.k, row.i, row.s, _plain(row.far), row.n) for row in wanted)
             expected.update((n, None, None, None, None, None) for n in unmatched)
-            joined = dt.nearest_join(
-                {"r": r, "s": s}, on=asked, by=keys or None, within=within, how=how, k=k, ties=ties, **more
-            )
+            with small:
+                joined = dt.nearest_join(
+                    {"r": r, "s": s}, on=asked, by=keys or None, within=within, how=how, k=k, ties=ties, **more
+                )
             rows = joined.selectExpr("r.id", "s.k", "s.i", "s.s", "distance", "rank")
             try:
                 answer = Counter((a, b, c, e, _plain(far), n) for a, b, c, e, far, n in rows.collect())

@@ -70,8 +70,8 @@ def aggregate_join(
         The number of shuffle partitions; the session's by default.
     broadcast : str or False, optional
         The alias of the matched input, if what the condition and the aggregates need of it is small enough to be sent
-        to every task whole.  By default that happens where Spark itself would broadcast those columns.  False never
-        does it.
+        to every task whole.  By default that happens where Spark itself would broadcast those columns; where both
+        inputs are small, one task may read both.  False never does it.
     sample : bool, default True
         Whether a sample of both inputs, read within the same action, may decide where rows go.
     select : str, Column or list, optional

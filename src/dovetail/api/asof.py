@@ -89,7 +89,8 @@ def asof_join(
     broadcast : str or False, optional
         The alias of the second input, if it is small enough to be sent to every task whole, which saves the shuffle.
         By default that happens where Spark itself would broadcast it: where it estimates at most
-        ``spark.sql.autoBroadcastJoinThreshold`` bytes.  False never does it.
+        ``spark.sql.autoBroadcastJoinThreshold`` bytes; where both inputs are that small, one task may read both.
+        False never does it.
     partitions : int, optional
         The number of shuffle partitions; the session's by default.
     sample : bool, optional

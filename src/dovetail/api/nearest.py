@@ -81,7 +81,8 @@ def nearest_join(
         The number of shuffle partitions; the session's by default.
     broadcast : str or False, optional
         The alias of the second input, if it is small enough to be sent to every task whole.  By default that happens
-        where Spark itself would broadcast it.  False never does it.
+        where Spark itself would broadcast it; where both inputs are small, one task may read both.  False never does
+        it.
     sample : bool, default True
         Whether a sample of both inputs, read within the same action, may decide where rows go.
     select : str, Column or list, optional

@@ -70,7 +70,8 @@ def theta_join(
     broadcast : str or False, optional
         The alias of an input, if it is small enough to be sent to every task whole, which saves the shuffle.  By
         default that happens where Spark itself would broadcast it: where it estimates at most
-        ``spark.sql.autoBroadcastJoinThreshold`` bytes.  False never does it.
+        ``spark.sql.autoBroadcastJoinThreshold`` bytes; where both inputs are that small, one task may read both.
+        False never does it.
     sample : bool, default True
         Whether a sample of both inputs, read within the same action, may decide where rows go.  Routing without a
         sample suits small inputs and inputs that are expensive to compute twice.

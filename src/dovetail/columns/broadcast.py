@@ -1,15 +1,18 @@
-"""The small side of a broadcast join: packed into one value that travels with the rows of the other."""
+"""The small side of a broadcast join: packed into one value that travels with the rows of the other.
+
+Where both sides are small, one task reads them, and packs that value itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
 import pyarrow as pa
 
-from dovetail.columns.layout import SEGMENT
+from dovetail.columns.layout import ROUTING, SEGMENT
 from dovetail.columns.segments import binary_column, blocks, carried_value, concat, pack, unpack
 
 
@@ -66,7 +69,7 @@ def broadcast_parts(
     if first is not None:
         others = range(first.num_columns - 1)
         carried: Any = first.column(len(others))[0]
-        parts = [part.as_buffer() for part in carried.values]
+        parts = [part.as_buffer() for part in carried.values if part.is_valid]
         for block in blocks(batch.select(others) for batch in chain([first], filled)):
             yield block, parts
 
@@ -90,3 +93,53 @@ class PackStage:
         held = list(batches)
         if held:
             yield pa.RecordBatch.from_arrays([binary_column([pack(concat(held))])], names=[SEGMENT])
+
+
+@dataclass(frozen=True)
+class TogetherStage:
+    """Rows of both sides in, in any order; what a broadcast join makes of them out.
+
+    The first column says which side a row belongs to: the `large` one (0), whose columns come next, or the `small` one
+    (1), whose columns come last.
+
+    Examples
+    --------
+    >>> def join(batches):
+    ...     for rows, small in broadcast_blocks(batches, packed=False):
+    ...         yield rows, unpack(small.as_buffer())
+    >>> both = pa.RecordBatch.from_pydict({"side": [1, 0, 0], "large0": [None, 1, 2], "small0": [3, None, None]})
+    >>> [(rows, small)] = TogetherStage(join, PackStage(), ("x",), ("y",))([both])
+    >>> rows.to_pydict(), small.to_pydict()
+    ({'x': [1, 2]}, {'y': [3]})
+    """
+
+    join: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    """A stage that reads the rows of the large side, of which the first carries the small one."""
+    pack: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+    large: tuple[str, ...]
+    """The names of the columns of a side, as the stages know them."""
+    small: tuple[str, ...]
+
+    def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Called by Spark once, in a single task."""
+        large: list[pa.RecordBatch] = []
+        small: list[pa.RecordBatch] = []
+        begin = 1 + len(self.large)
+        for batch in batches:
+            side = batch.column(0).to_numpy()
+            for number, held, names, first in ((0, large, self.large, 1), (1, small, self.small, begin)):
+                of_side = side == number
+                if of_side.any():
+                    rows = batch if of_side.all() else batch.filter(pa.array(of_side))
+                    columns = rows.columns[first : first + len(names)]
+                    held.append(pa.RecordBatch.from_arrays(columns, names=list(names)))
+        if large:
+            parts = [packed.column(0) for packed in self.pack(small)] or [pa.nulls(1, pa.binary())]
+            # Whoever reads that value drops the last column of the first batch from all others.
+            first_rows = large[0].append_column(ROUTING, _on_first_row(pa.concat_arrays(parts), large[0].num_rows))
+            yield from self.join(chain([first_rows], large[1:]))
+
+
+def _on_first_row(parts: pa.Array[Any], rows: int) -> pa.Array[Any]:
+    offsets: pa.Int32Array = pa.array([0, *[len(parts)] * rows], pa.int32())
+    return pa.ListArray.from_arrays(offsets, parts, type=pa.list_(pa.binary()))

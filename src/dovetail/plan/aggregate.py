@@ -104,7 +104,7 @@ class AggregatePlan:
             cells = f"{STREAM_CELLS} cells by the keys" if self.spec.step.equalities else "one cell: there is no key"
             return f"{cells}; a row of {self.by} comes out once the watermark has passed the end of its window"
         if self.broadcast:
-            return f"no shuffle: the whole of {self.broadcast.alias} goes to every task{self.broadcast.why}"
+            return f"no shuffle: {self.broadcast.where}"
         where = f"{self.shuffle_partitions} shuffle partitions of packed segments"
         if self.spec.gathered:
             way = f"{self.other} to every cell, {self.by} to one"
@@ -244,4 +244,6 @@ def check_small(other: str, by: str, facts: Facts, broadcast: Broadcast) -> None
 def _small(other: str, by: str, facts: Facts, options: Options, broadcast: Broadcast) -> Small | None:
     if by in facts.streams or broadcast == other:
         return Small(other)
-    return smallest(facts.sizes, [other]) if broadcast is None and options.partitions is None else None
+    if broadcast is not None or options.partitions is not None:
+        return None
+    return smallest(facts.sizes, [other], both=[by, other])

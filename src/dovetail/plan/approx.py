@@ -210,7 +210,7 @@ def plan_approx(
 def _is_small(inputs: tuple[str, ...], facts: Facts, options: Options) -> bool:
     """Whether one cell is enough for inputs whose sizes are known; the user may have said how many there are."""
     known = all(alias in facts.sizes for alias in inputs)
-    return options.partitions is None and known and sum(facts.sizes.values()) <= SMALL
+    return options.partitions is None and known and sum(one.size for one in facts.sizes.values()) <= SMALL
 
 
 def _check_inputs(inputs: tuple[str, ...], facts: Facts, options: Options) -> None:

@@ -103,8 +103,7 @@ class AsofPlan:
 
     def _mode_text(self) -> str:
         if self.mode == "broadcast":
-            kind = f"stream {self.inputs[0]} beside" if self.streams else "batch, to every task"
-            return f"{kind} the whole of {self.inputs[1]}"
+            return f"stream {self.inputs[0]} beside the whole of {self.inputs[1]}" if self.streams else "batch"
         return self.mode
 
     def _wanted(self) -> str:
@@ -121,8 +120,8 @@ class AsofPlan:
     def _routing_text(self) -> str:
         tasks = f"{self.shuffle_partitions} shuffle partitions of packed segments"
         if self.mode == "broadcast":
-            why = self.small.why if self.small is not None else ""
-            return f"none: {self.inputs[1]} goes to every task whole{why}"
+            small = Small(self.inputs[1]) if self.small is None else self.small
+            return f"no shuffle: {small.where}"
         if self.mode == "stream":
             return "by the hash of the keys" if self.keyed else "one cell, in one task"
         if not self.sampled:
@@ -198,7 +197,7 @@ def plan_asof(
             )
         mode = "broadcast"
     elif not facts.streams and not kind.preserved[RIGHT] and not options.shuffles:
-        small = smallest(facts.sizes, [right])
+        small = smallest(facts.sizes, [right], both=inputs)
         mode = "batch" if small is None else "broadcast"
     if facts.streams == {left}:
         if kind.preserved[RIGHT]:

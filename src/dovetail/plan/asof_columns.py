@@ -13,6 +13,7 @@ from dovetail.conditions.forms import Term
 from dovetail.conditions.join_kind import JoinKind
 from dovetail.conditions.names import quoted
 from dovetail.families.asof.spec import LEFT, RIGHT, AsofSpec, Options, Where
+from dovetail.plan.broadcast import Estimate
 
 Names = tuple[tuple[str, ...], tuple[str, ...]]
 
@@ -84,8 +85,8 @@ class Facts:
     computed_keys: tuple[ComputedKey, ...] = ()
     """Keys that are no columns of the inputs."""
     conditions: Conditions | None = None
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    """The estimated bytes of the inputs that Spark itself would broadcast."""
+    sizes: Mapping[str, Estimate] = field(default_factory=dict)
+    """The inputs that Spark itself would broadcast, by its estimate."""
 
 
 @dataclass(frozen=True)

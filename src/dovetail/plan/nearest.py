@@ -231,4 +231,6 @@ def _small(
         )
     if asking in facts.streams or broadcast == answering:
         return Small(answering)
-    return smallest(facts.sizes, [answering]) if broadcast is None and options.partitions is None else None
+    if broadcast is not None or options.partitions is not None:
+        return None
+    return smallest(facts.sizes, [answering], both=[asking, answering])

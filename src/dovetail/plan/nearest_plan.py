@@ -143,7 +143,7 @@ class NearestPlan:
             cells = f"{STREAM_CELLS} cells by the keys" if self.spec.keys else "one cell: there is no key"
             return f"{cells}; a row of {asking} comes out once the watermark has passed the end of its window"
         if self.broadcast:
-            return f"no shuffle: the whole of {self.broadcast.alias} goes to every task{self.broadcast.why}"
+            return f"no shuffle: {self.broadcast.where}"
         where = f"{self.shuffle_partitions} shuffle partitions of packed segments"
         if not self.one_shuffle:
             where += "; the nearest of all cells in a second"

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
-from dovetail.conditions.comparison import Comparison, Key, KeyType, build_step, every_pair
+from dovetail.conditions.comparison import Comparison, Key, KeyType, Step, build_step, every_pair
 from dovetail.conditions.durations import CountWindow, TimeWindow
 from dovetail.conditions.forms import Equality, Inequality, Predicate, Rest
 from dovetail.conditions.join_kind import How, JoinKind
 from dovetail.conditions.literals import literal_sql
 from dovetail.errors import ArgumentError, PredicateError, UnboundedJoinError, listing, unknown_alias
 from dovetail.families.theta.spec import Options, WindowSpec, WindowStep
-from dovetail.plan.broadcast import Broadcast, Small, check_broadcast, smallest
+from dovetail.plan.broadcast import Broadcast, Estimate, Small, check_broadcast, smallest
 from dovetail.plan.theta_plan import Mode, ThetaPlan, ThetaStep
 
 
@@ -36,8 +36,8 @@ class Facts:
     rests: tuple[Rest, ...] = ()
     payload_types: Mapping[str, tuple[pa.DataType, ...]] = field(default_factory=dict)
     """The Arrow types of the columns of each input."""
-    sizes: Mapping[str, int] = field(default_factory=dict)
-    """The estimated bytes of the inputs that Spark itself would broadcast."""
+    sizes: Mapping[str, Estimate] = field(default_factory=dict)
+    """The inputs that Spark itself would broadcast, by its estimate."""
 
 
 def plan_theta(
@@ -193,7 +193,8 @@ def _small(left: tuple[str, ...], right: str, facts: Facts, options: Options) ->
     # A join of more inputs is an inner one.  What the steps before it yield has no estimate.
     kept = options.kind.preserved if len(left) == 1 else (True, False)
     sides = [] if kept[0] or not options.kind.pairs else [left[0]]
-    return smallest(facts.sizes, [*sides, *([] if kept[1] else [right])])
+    sides += [] if kept[1] else [right]
+    return smallest(facts.sizes, sides, both=[*left, right] if len(left) == 1 else [])
 
 
 def _check_small_side(small: str, inputs: tuple[str, ...], options: Options, what: str) -> None:
@@ -262,9 +263,14 @@ def _step(
         shuffle_partitions=options.partitions or facts.shuffle_partitions,
         # Prefap and its rivals partition by what the data holds; they cannot do without looking.
         sampled=sample or options.partitioning is not None,
-        broadcast=small,
+        broadcast=small and small.for_results(bounded=_bounds_results(step)),
         condition=_condition(predicate, left, right, rests),
     )
+
+
+def _bounds_results(step: Step) -> bool:
+    """Whether a row typically has few matches: in a band, or as an interval that overlaps others."""
+    return len(step.axes) > 1 or any(axis.low is not None and axis.high is not None for axis in step.axes)
 
 
 def _condition(predicate: Predicate, left: tuple[str, ...], right: str, rests: tuple[str, ...]) -> str:

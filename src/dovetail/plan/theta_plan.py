@@ -106,7 +106,7 @@ class ThetaStep:
     def routing_text(self) -> str:
         """Where rows go, outside windows."""
         if self.broadcast:
-            return f"no shuffle: the whole of {self.broadcast.alias} goes to every task{self.broadcast.why}"
+            return f"no shuffle: {self.broadcast.where}"
         where = f"{self.shuffle_partitions} shuffle partitions of packed segments"
         if self.options.partitioning is not None:
             return f"partition pairs that survive the filters, found from all values of both sides; {where}"

@@ -2,6 +2,7 @@
 
     rows -> route -> shuffle by cell -> join -> rows                         one shuffle of packed segments
     rows, and the packed small side -> join -> rows                          no shuffle
+    rows of both sides -> pack -> join -> rows                               no shuffle, one task
 
 The routing, or the small side, reaches the workers inside the data.  So nothing runs before the user's action, and the
 plan works wherever Spark SQL does, Spark Connect included.
@@ -16,8 +17,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from dovetail.columns.broadcast import PackStage
-from dovetail.columns.layout import ARRIVAL, CELL_NUMBER, ROUTING, TURN
+from dovetail.columns.broadcast import PackStage, TogetherStage
+from dovetail.columns.layout import ARRIVAL, CELL_NUMBER, ROUTING, SIDE, TURN
 from dovetail.columns.layout import SEGMENT as SEGMENT_COLUMN
 from dovetail.columns.structs import Nested
 from dovetail.spark.frames import is_adaptive
@@ -114,8 +115,12 @@ def in_turn(segments: DataFrame, partitions: int) -> DataFrame:
     return segments.repartition(partitions, CELL_NUMBER).sortWithinPartitions(CELL_NUMBER, TURN, ARRIVAL)
 
 
-def broadcast_join(large: FlatSide, small: FlatSide, joined: Joined, recorder: Recorder) -> DataFrame:
-    """The rows of one input, each task with the whole of the other.  No shuffle."""
+def broadcast_join(
+    large: FlatSide, small: FlatSide, joined: Joined, recorder: Recorder, *, together: bool = False
+) -> DataFrame:
+    """The rows of one input, each task with the whole of the other; `together` one task reads both.  No shuffle."""
+    if together:
+        return _joined_together((large, small), PackStage(), joined, recorder)
     packed_side = small.flat().coalesce(1).mapInArrow(arrow_function(PackStage()), SEGMENT).scalar()
     rows = (
         _packed(large, packed_side) if recorder.streaming else large.flat(carried_by_first_rows(F.array(packed_side)))
@@ -123,13 +128,31 @@ def broadcast_join(large: FlatSide, small: FlatSide, joined: Joined, recorder: R
     return recorder.run(rows, joined.stage, joined.schema, shape=joined.shape)
 
 
-def broadcast_in_parts(sides: Sides, pack: Stage, joined: Joined, recorder: Recorder, *, packed: bool) -> DataFrame:
+def _joined_together(sides: Sides, pack: Stage, joined: Joined, recorder: Recorder) -> DataFrame:
+    """Both inputs read and joined by one task: for few rows the stage that broadcasts takes longer than the join."""
+    frames = [side.flat() for side in sides]
+    large, small = (tuple(frame.columns) for frame in frames)
+    tagged = [
+        frame.toDF(*(f"side{number}_{at}" for at in range(len(names)))).select(F.lit(number).alias(SIDE), "*")
+        for number, (frame, names) in enumerate(zip(frames, (large, small), strict=True))
+    ]
+    # Rows of one side have NULL for the columns of the other; their order does not matter.
+    rows = tagged[0].unionByName(tagged[1], allowMissingColumns=True).coalesce(1)
+    stage = TogetherStage(joined.stage, pack, large, small)
+    return recorder.run(rows, stage, joined.schema, shape=joined.shape)
+
+
+def broadcast_in_parts(
+    sides: Sides, pack: Stage, joined: Joined, recorder: Recorder, *, packed: bool, together: bool = False
+) -> DataFrame:
     """The rows of the first input, each task with the whole of the second; every task that reads that packs a part.
 
     Spark clears the buffers of a column for every Arrow batch, at the size of the largest value that they ever held:
     64 MB on the first of 4M rows cost 3 s.  So where parts are large, rows come `packed`, which makes few batches; a
     task begins with a row that is no segment, and that row, and no other, is joined to every part.
     """
+    if together:
+        return _joined_together(sides, pack, joined, recorder)
     large, small = sides
     parts = small.flat().mapInArrow(arrow_function(pack), SEGMENT)
     if packed:

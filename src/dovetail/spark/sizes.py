@@ -16,6 +16,8 @@ from typing import TextIO
 from pyspark.sql import DataFrame
 from pyspark.sql.utils import is_remote
 
+from dovetail.plan.broadcast import TOGETHER, Estimate
+
 _THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
 _UNITS = {unit: 1 << 10 * power for power, unit in enumerate(("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))}
 _STATISTICS = re.compile(r"Statistics\(sizeInBytes=([\d.E+-]+) ([KMGTPE]?i?B)")
@@ -35,11 +37,23 @@ _FAITHFUL = frozenset(
 It takes others, such as explode and functions that return many rows, for operators that yield what they get.
 """
 
+_PLAIN = frozenset(
+    {
+        "Filter", "HiveTableRelation", "LocalRelation", "LogicalRelation", "OneRowRelation", "Project", "Range",
+        "Relation", "RelationV2", "ResolvedHint", "SubqueryAlias", "Union", "View",
+    }
+)  # fmt: skip
+"""Operators that compute little: many tasks have nothing to gain with them, if what they read is small, too."""
+_MADE = frozenset({"LocalRelation", "Range"})
+_MOST_MADE = 256 << 10
+"""Bytes up to which one task takes rows that are not in files: Spark spreads even a few of them over all cores."""
+_FUNCTION_OF_A_USER = re.compile(r"\bUDF\b")
+
 _EXPLAINING = threading.Lock()
 
 
-def small_inputs(frames: Mapping[str, DataFrame]) -> dict[str, int]:
-    """The bytes of the static inputs that Spark would broadcast; their order is that of the frames."""
+def small_inputs(frames: Mapping[str, DataFrame]) -> dict[str, Estimate]:
+    """The static inputs that Spark would broadcast; their order is that of the frames."""
     static = {alias: frame for alias, frame in frames.items() if not frame.isStreaming}
     if not static:
         return {}
@@ -47,41 +61,58 @@ def small_inputs(frames: Mapping[str, DataFrame]) -> dict[str, int]:
     limit = _bytes(session.conf.get(_THRESHOLD) or "-1")
     if limit <= 0:
         return {}
-    sizes = {alias: estimated_bytes(frame) for alias, frame in static.items()}
-    return {alias: size for alias, size in sizes.items() if size is not None and size <= limit}
+    found = {alias: estimate(frame) for alias, frame in static.items()}
+    return {alias: one for alias, one in found.items() if one is not None and one.size <= limit}
 
 
-def estimated_bytes(frame: DataFrame) -> int | None:
-    """The size of a frame as Spark's optimiser estimates it; None where the estimate may be far too low."""
+def estimate(frame: DataFrame) -> Estimate | None:
+    """The estimate of Spark's optimiser; None where it may be far too low."""
     if is_remote():
         return read_estimate(_explained(frame))
     # Half the time of explain(), which plans the physical operators as well.
     plan = frame._jdf.queryExecution().optimizedPlan()
-    return int(plan.stats().sizeInBytes()) if _is_faithful(plan.toString().splitlines()) else None
+    lines = plan.toString().splitlines()
+    if not _is_faithful(lines):
+        return None
+    size = int(plan.stats().sizeInBytes())
+    most = _most_at_once(lines)
+    if size > most:
+        return Estimate(size, at_once=False)
+    leaves = plan.collectLeaves()
+    read = sum(int(leaves.apply(at).stats().sizeInBytes()) for at in range(leaves.size()))
+    return Estimate(size, at_once=read <= most)
 
 
-def read_estimate(text: str) -> int | None:
+def read_estimate(text: str) -> Estimate | None:
     r"""The estimate in a plan as ``explain(mode="cost")`` prints it.
 
     Examples
     --------
     >>> plan = "Project [id#1L], Statistics(sizeInBytes=1.5 KiB)\n+- Range (0, 96), Statistics(sizeInBytes=768.0 B)"
     >>> read_estimate(f"== Optimized Logical Plan ==\n{plan}\n\n== Physical Plan ==\n")
-    1536
+    Estimate(size=1536, at_once=True)
     >>> read_estimate(f"== Optimized Logical Plan ==\nGenerate explode(a#1), Statistics(sizeInBytes=8.0 B)\n\n")
     """
     _, _, rest = text.partition("== Optimized Logical Plan ==\n")
     plan, _, _ = rest.partition("\n\n")
     lines = [line for line in plan.splitlines() if "Statistics(" in line]
-    found = _STATISTICS.search(lines[0]) if _is_faithful(lines) else None
-    return None if found is None else int(float(found[1]) * _UNITS[found[2]])
+    sizes = [
+        int(float(found[1]) * _UNITS[found[2]]) if found is not None else None
+        for found in map(_STATISTICS.search, lines)
+    ]
+    if not _is_faithful(lines) or sizes[0] is None:
+        return None
+    depths = [_depth(line) for line in lines]
+    read = [size for size, depth, below in zip(sizes, depths, [*depths[1:], 0], strict=True) if below <= depth]
+    known = [size for size in read if size is not None]
+    return Estimate(sizes[0], at_once=len(known) == len(read) and sum(known) <= _most_at_once(lines))
 
 
 def _is_faithful(lines: Sequence[str]) -> bool:
     """Whether a plan, a line for each operator, yields at most what Spark estimates."""
     below: int | None = None
     for line in lines:
-        depth = len(line) - len(line.lstrip(_BRANCHES))
+        depth = _depth(line)
         if below is not None and depth > below:
             continue
         found = _OPERATOR.match(line)
@@ -90,6 +121,18 @@ def _is_faithful(lines: Sequence[str]) -> bool:
         # Under cached rows Spark prints the plan that they came from.
         below = depth if found[1] == "InMemoryRelation" else None
     return bool(lines)
+
+
+def _most_at_once(lines: Sequence[str]) -> int:
+    """The bytes that one task reads as fast as many, if a plan only reads rows, chooses some, and computes little."""
+    operators = {found[1] if (found := _OPERATOR.match(line)) else "" for line in lines}
+    if not operators <= _PLAIN or any(map(_FUNCTION_OF_A_USER.search, lines)):
+        return -1
+    return _MOST_MADE if operators & _MADE else TOGETHER
+
+
+def _depth(line: str) -> int:
+    return len(line) - len(line.lstrip(_BRANCHES))
 
 
 def _bytes(text: str) -> int:

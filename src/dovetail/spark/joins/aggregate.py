@@ -29,6 +29,7 @@ from dovetail.families.aggregate.stream import AggregateKernel
 from dovetail.plan.aggregate import AggregatePlan
 from dovetail.plan.aggregate_calls import Argument, Call, TypedCall, from_pairs_by_type
 from dovetail.plan.asked_window import AskedWindow
+from dovetail.plan.broadcast import reads_both
 from dovetail.plan.theta import Facts
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_in_parts, in_turn, segments_by_cell
 from dovetail.spark.carriers import arrow_type, carrier, is_carried
@@ -289,8 +290,9 @@ def _streamed(
 
 def _broadcast(columns: _Columns, recorder: Recorder) -> DataFrame:
     small = columns.plan.broadcast
-    packed = recorder.streaming or small is None or small.size is None or small.size > _SMALL
+    together = reads_both(small)
+    packed = not together and (recorder.streaming or small is None or small.size is None or small.size > _SMALL)
     stage = columns.named(BroadcastStage(columns.spec, sources=columns.sources(), packed=packed))
     sides = columns.asking_side(hashed=False), columns.answering_side(hashed=False)
     joined = Joined(stage, columns.schema(), None)
-    return broadcast_in_parts(sides, IndexStage(columns.spec), joined, recorder, packed=packed)
+    return broadcast_in_parts(sides, IndexStage(columns.spec), joined, recorder, packed=packed, together=together)

@@ -29,6 +29,7 @@ from dovetail.families.asof.stream import STREAM_METRICS, AsofKernel
 from dovetail.families.asof.stream_judged import CandidateKernel
 from dovetail.plan.asof import AsofPlan
 from dovetail.plan.asof_columns import Columns, ComputedKey, DerivedColumn, Facts, SideFacts
+from dovetail.plan.broadcast import reads_both
 from dovetail.plan.time_columns import check_final_times
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, shuffled_join
 from dovetail.spark.carriers import arrow_type, arrowed, carried, carried_fields, json_text, restored
@@ -272,11 +273,12 @@ def _shuffled(flat: _Flat, recorder: Recorder) -> DataFrame:
 
 
 def _broadcast(flat: _Flat, recorder: Recorder) -> DataFrame:
+    together = reads_both(flat.plan.small)
     if flat.spec.judged:
         candidates = flat.candidates(BroadcastCandidates(flat.spec, packed=recorder.streaming))
-        return flat.judged(broadcast_join(flat.sides[LEFT], flat.sides[RIGHT], candidates, recorder), recorder)
+        return flat.judged(broadcast_join(*flat.sides, candidates, recorder, together=together), recorder)
     joined = flat.joined(BroadcastStage(flat.spec, packed=recorder.streaming))
-    return broadcast_join(flat.sides[LEFT], flat.sides[RIGHT], joined, recorder)
+    return broadcast_join(*flat.sides, joined, recorder, together=together)
 
 
 def _packed(flat: _Flat) -> list[DataFrame]:

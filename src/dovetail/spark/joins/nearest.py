@@ -37,6 +37,7 @@ from dovetail.families.nearest.router import without_sample
 from dovetail.families.nearest.spec import ANSWERING, ASKING
 from dovetail.families.nearest.stages import AnswerStage, FitStage, RouteStage, Sources
 from dovetail.families.nearest.stream import NearestKernel
+from dovetail.plan.broadcast import reads_both
 from dovetail.plan.nearest_plan import Measured, NearestPlan
 from dovetail.spark.batch import (
     FlatSide,
@@ -318,4 +319,5 @@ def _streamed(
 def _broadcast(columns: _Columns, recorder: Recorder) -> DataFrame:
     stage = BroadcastStage(columns.spec, sources=columns.sources, packed=recorder.streaming)
     joined = Joined(columns.named(stage), columns.schema(), None)
-    return broadcast_join(columns.flat(ASKING, hashed=False), columns.flat(ANSWERING, hashed=False), joined, recorder)
+    sides = columns.flat(ASKING, hashed=False), columns.flat(ANSWERING, hashed=False)
+    return broadcast_join(*sides, joined, recorder, together=reads_both(columns.plan.broadcast))

@@ -35,6 +35,7 @@ from dovetail.families.theta.join_stages import METRICS, BroadcastStage, FinishS
 from dovetail.families.theta.router import without_sample
 from dovetail.families.theta.spec import BOXES, POINTS
 from dovetail.families.theta.stages import FitStage, RouteStage
+from dovetail.plan.broadcast import reads_both
 from dovetail.plan.theta import Facts
 from dovetail.plan.theta_plan import ThetaPlan, ThetaStep
 from dovetail.spark.batch import FlatSide, Joined, Routed, Sampling, broadcast_join, shuffled_join
@@ -311,4 +312,4 @@ def _broadcast(columns: _PairColumns, recorder: Recorder, shape: list[Nested] | 
     stage = BroadcastStage(**columns.pair_arguments(), packed=recorder.streaming)
     joined = Joined(stage, columns.schema(stage), shape)
     sides = columns.flat(POINTS, hashed=False), columns.flat(BOXES, hashed=False)
-    return broadcast_join(*sides, joined, recorder)
+    return broadcast_join(*sides, joined, recorder, together=reads_both(columns.plan.broadcast))
