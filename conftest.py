@@ -20,7 +20,7 @@ from hypothesis import HealthCheck, settings
 # others take microseconds.  print_blob gives a failure that can be replayed with @reproduce_failure.
 # `fast` is for make test-fast, `dev` for make test, `ci` for make test-slow; a test that asks for a number of its
 # own gets its share of it (tests/examples.py).
-for name, count in (("fast", 5), ("dev", 25), ("ci", 120)):
+for name, count in (("fast", 5), ("dev", 20), ("ci", 120)):
     settings.register_profile(
         name,
         max_examples=count,

@@ -10,7 +10,7 @@ from tests.nets.calls import differences, net_table
 from tests.nets.calls_by_role import theta_role_call, window_role_call
 from tests.nets.sessions import drawn_settings, seeds, settings
 
-AT_ONCE = 8
+AT_ONCE = 4
 
 
 def check(spark, family: str, seed: int) -> None:
@@ -27,13 +27,13 @@ def check(spark, family: str, seed: int) -> None:
 
 
 @pytest.mark.in_turns
-@pytest.mark.parametrize("seed", seeds(0, 2))
+@pytest.mark.parametrize("seed", seeds(0, 4))
 def test_window_joins(spark, seed):
     check(spark, "window", seed)
 
 
 @pytest.mark.in_turns
-@pytest.mark.parametrize("seed", seeds(0, 2))
+@pytest.mark.parametrize("seed", seeds(0, 4))
 def test_theta_joins(spark, seed):
     check(spark, "theta", seed)
 
@@ -41,5 +41,5 @@ def test_theta_joins(spark, seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["window", "theta"])
 def test_many_more(spark, family):
-    for seed in seeds(100, int(os.environ.get("NET_COUNT", "2"))):
+    for seed in seeds(100, int(os.environ.get("NET_COUNT", "4"))):
         check(spark, family, seed)

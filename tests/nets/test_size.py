@@ -1,4 +1,4 @@
-"""How much the nets draw in the usual runs of eight commits: enough joins, in sessions of every meaning."""
+"""How much the nets draw until all turns are through: enough joins, in sessions of every meaning."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DOZENS = {
 IN_TURNS = (
     (test_roles.test_window_joins, test_roles.AT_ONCE),
     (test_roles.test_theta_joins, test_roles.AT_ONCE),
-    (test_statements.test_statements, 2 * test_statements.TEN),
+    (test_statements.test_statements, test_statements.TEN),
 )
 """Tests of which a part runs at each commit, and how many joins a case has."""
 

@@ -109,13 +109,13 @@ def _found(asked, frames):
 def run(spark, first: int, usual: int) -> None:
     outcomes = [outcome for seed in seeds(first, usual) for outcome in check(spark, seed)]
     # A net through which everything falls would be no net: Dovetail has to run joins in many of the statements.
-    assert len(outcomes) < 20 or outcomes.count("equal") >= len(outcomes) // 8, outcomes
+    assert len(outcomes) < 10 or outcomes.count("equal") >= len(outcomes) // 8, outcomes
 
 
 @pytest.mark.in_turns
-@pytest.mark.parametrize("first", range(0, 12, 2))
+@pytest.mark.parametrize("first", range(12))
 def test_statements(spark, first):
-    run(spark, first, 2)
+    run(spark, first, 1)
 
 
 @pytest.mark.slow
