@@ -104,6 +104,13 @@ def test_a_column_of_the_join_may_be_called_like_an_input_whose_rows_do_not_come
     assert [output.sql for output in read_item("q", Row(COLUMNS, ["t"], ["q"]))] == ["q AS `q`"]
 
 
+def test_an_input_whose_rows_do_not_come_out_hides_no_column_of_its_name():
+    row = Row({"t": ["id", "q"], "q": ["bid"]}, ["t"], how=" with how='semi'")
+    assert [output.sql for output in read_item("q IS NULL AS none", row)] == ["`t`.`q` IS NULL AS none"]
+    with pytest.raises(ArgumentError, match="names the input 'q'"):
+        read_item("q IS NULL AS none", Row(COLUMNS, ["t"], how=" with how='semi'"))
+
+
 def test_a_text_is_a_list_as_sql_has_it():
     assert split_items("t.id, greatest(t.x, q.y) AS most, 'a, b' AS text") == [
         "t.id",

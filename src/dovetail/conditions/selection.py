@@ -204,11 +204,13 @@ def _resolved(names: list[str], row: Row, text: str) -> tuple[list[str] | None, 
         own = _matching(rest[0], columns[aliases[0]])
         if own:
             return _column(aliases[0], own[0], rest[1:], row, text)
-    if aliases and not rest and (aliases[0] in row.outputs or not further):
+    everywhere = [(alias, name) for alias in columns for name in _matching(first, columns[alias])]
+    # An input whose rows do not come out hides no column of its name.
+    others = bool(further) or any(alias in row.outputs for alias, _ in everywhere)
+    if aliases and not rest and (aliases[0] in row.outputs or not others):
         return None, _whole(aliases[0], row, text)
     if further:
         return None, set()
-    everywhere = [(alias, name) for alias in columns for name in _matching(first, columns[alias])]
     if row.open and len(everywhere) != 1:
         return None, set(everywhere)
     # The joined row has no columns of inputs whose rows do not come out.
