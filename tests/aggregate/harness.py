@@ -107,7 +107,7 @@ def broadcast(
     parts = [answering.slice(0, 2), answering.slice(2, 3), answering.slice(5)]
     values = [out.column(0)[0].as_py() for part in parts if part.num_rows for out in IndexStage(spec)([part])]
     if not packed:
-        carried = pa.array([values, *[None] * (len(rows) - 1)][: len(rows)], pa.list_(pa.binary()))
+        carried = pa.array([values, *[[]] * (len(rows) - 1)][: len(rows)], pa.list_(pa.binary()))
         return _answers(spec, list(BroadcastStage(spec)([asking.append_column("g", carried)])))
     halves = [pack(half).to_pybytes() for half in (asking.slice(0, 3), asking.slice(3)) if half.num_rows]
     # A task begins with a row for each part, or one that Spark has joined to none.

@@ -66,8 +66,8 @@ def tasks_of(rows: pa.Table, knobs: Knobs) -> list[list[pa.RecordBatch]]:
 
 
 def first_only(value: bytes | None, rows: int, *, batch: int) -> pa.Array:
-    """A list of a value on the first row of the first batch, NULL on all others."""
-    return pa.array([[value] if at == batch == 0 else None for at in range(rows)], pa.list_(pa.binary()))
+    """A value on the first row of the first batch, NULL on all others."""
+    return pa.array([value if at == batch == 0 else None for at in range(rows)], pa.binary())
 
 
 def joining(case: Case, **options: object) -> JoinStage | CandidateStage:

@@ -130,7 +130,7 @@ def broadcast(case: Case) -> tuple[Answers, dict[str, int]]:
     """The answers where the answering side goes to every task."""
     asking, answering = sides(case)
     value = binary_column([pack(answering)])[0].as_buffer().to_pybytes() if case.others else None
-    carried = pa.array([[value], *[None] * (len(case.rows) - 1)][: len(case.rows)], pa.list_(pa.binary()))
+    carried = pa.array([value, *[None] * (len(case.rows) - 1)][: len(case.rows)], pa.binary())
     return _answers(list(BroadcastStage(case.spec)([asking.append_column("g", carried)])))
 
 

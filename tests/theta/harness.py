@@ -167,11 +167,10 @@ def _tasks(batch: pa.RecordBatch, knobs: Knobs) -> list[list[pa.RecordBatch]]:
 
 
 def _first_row(batches: list[pa.RecordBatch], value: bytes) -> list[pa.RecordBatch]:
-    """The batches with a last column that holds a list of `value` in the first row and NULL elsewhere."""
+    """The batches with a last column that holds `value` in the first row and NULL elsewhere."""
     result, first = [], True
     for batch in batches:
-        values = [[value] if first and at == 0 else None for at in range(batch.num_rows)]
-        column = pa.array(values, pa.list_(pa.binary()))
+        column = pa.array([value if first and at == 0 else None for at in range(batch.num_rows)], pa.binary())
         first = first and batch.num_rows == 0
         result.append(batch.append_column("g", column))
     return result

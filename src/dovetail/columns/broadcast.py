@@ -45,7 +45,7 @@ def broadcast_parts(
 
     Examples
     --------
-    >>> batch = pa.RecordBatch.from_pydict({"x": [1, 2], "g": [[b"some", b"more"], None]})
+    >>> batch = pa.RecordBatch.from_pydict({"x": [1, 2], "g": [[b"some", b"more"], []]})
     >>> [(rows, parts)] = broadcast_parts([batch], packed=False)
     >>> rows.num_rows, [part.to_pybytes() for part in parts]
     (2, [b'some', b'more'])
@@ -119,6 +119,8 @@ class TogetherStage:
     large: tuple[str, ...]
     """The names of the columns of a side, as the stages know them."""
     small: tuple[str, ...]
+    listed: bool = False
+    """Whether `join` reads the small side as a list of parts; otherwise it is packed into one."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Called by Spark once, in a single task."""
@@ -135,11 +137,10 @@ class TogetherStage:
                     held.append(pa.RecordBatch.from_arrays(columns, names=list(names)))
         if large:
             parts = [packed.column(0) for packed in self.pack(small)] or [pa.nulls(1, pa.binary())]
+            values: pa.Array[Any] = pa.concat_arrays(parts)
+            if self.listed:
+                values = pa.ListArray.from_arrays(pa.array([0, len(values)], pa.int32()), values)
+            others = pa.nulls(large[0].num_rows - 1, values.type)
             # Whoever reads that value drops the last column of the first batch from all others.
-            first_rows = large[0].append_column(ROUTING, _on_first_row(pa.concat_arrays(parts), large[0].num_rows))
+            first_rows = large[0].append_column(ROUTING, pa.concat_arrays([values, others]))
             yield from self.join(chain([first_rows], large[1:]))
-
-
-def _on_first_row(parts: pa.Array[Any], rows: int) -> pa.Array[Any]:
-    offsets: pa.Int32Array = pa.array([0, *[len(parts)] * rows], pa.int32())
-    return pa.ListArray.from_arrays(offsets, parts, type=pa.list_(pa.binary()))

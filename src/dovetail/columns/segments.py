@@ -146,11 +146,11 @@ def carried_value(
 ) -> tuple[pa.BinaryScalar | None, Iterator[pa.RecordBatch]]:
     """The value that the first row of a task carries in its last column, and the rows without that column.
 
-    The column is a list of one value: a NULL list costs Spark less than a NULL string.  None if there are no rows.
+    None if there are no rows.
 
     Examples
     --------
-    >>> value, rows = carried_value([pa.RecordBatch.from_pydict({"x": [1, 2], "g": [[b"routing"], None]})])
+    >>> value, rows = carried_value([pa.RecordBatch.from_pydict({"x": [1, 2], "g": [b"routing", None]})])
     >>> value, [batch.schema.names for batch in rows]
     (<pyarrow.BinaryScalar: b'routing'>, [['x']])
     """
@@ -159,7 +159,7 @@ def carried_value(
     if first is None:
         return None, iter(())
     others = range(first.num_columns - 1)
-    return first.column(len(others))[0].values[0], (batch.select(others) for batch in chain([first], filled))
+    return first.column(len(others))[0], (batch.select(others) for batch in chain([first], filled))
 
 
 def routing_and_rows(

@@ -120,15 +120,13 @@ def broadcast_join(
 ) -> DataFrame:
     """The rows of one input, each task with the whole of the other; `together` one task reads both.  No shuffle."""
     if together:
-        return _joined_together((large, small), PackStage(), joined, recorder)
+        return _joined_together((large, small), PackStage(), joined, recorder, listed=False)
     packed_side = small.flat().coalesce(1).mapInArrow(arrow_function(PackStage()), SEGMENT).scalar()
-    rows = (
-        _packed(large, packed_side) if recorder.streaming else large.flat(carried_by_first_rows(F.array(packed_side)))
-    )
+    rows = _packed(large, packed_side) if recorder.streaming else large.flat(carried_by_first_rows(packed_side))
     return recorder.run(rows, joined.stage, joined.schema, shape=joined.shape)
 
 
-def _joined_together(sides: Sides, pack: Stage, joined: Joined, recorder: Recorder) -> DataFrame:
+def _joined_together(sides: Sides, pack: Stage, joined: Joined, recorder: Recorder, *, listed: bool) -> DataFrame:
     """Both inputs read and joined by one task: for few rows the stage that broadcasts takes longer than the join."""
     frames = [side.flat() for side in sides]
     large, small = (tuple(frame.columns) for frame in frames)
@@ -138,7 +136,7 @@ def _joined_together(sides: Sides, pack: Stage, joined: Joined, recorder: Record
     ]
     # Rows of one side have NULL for the columns of the other; their order does not matter.
     rows = tagged[0].unionByName(tagged[1], allowMissingColumns=True).coalesce(1)
-    stage = TogetherStage(joined.stage, pack, large, small)
+    stage = TogetherStage(joined.stage, pack, large, small, listed)
     return recorder.run(rows, stage, joined.schema, shape=joined.shape)
 
 
@@ -152,14 +150,15 @@ def broadcast_in_parts(
     task begins with a row that is no segment, and that row, and no other, is joined to every part.
     """
     if together:
-        return _joined_together(sides, pack, joined, recorder)
+        return _joined_together(sides, pack, joined, recorder, listed=True)
     large, small = sides
     parts = small.flat().mapInArrow(arrow_function(pack), SEGMENT)
     if packed:
         blocks = large.flat().mapInArrow(arrow_function(PackStage(whole=False, opens=True)), SEGMENT_OR_NONE)
         rows = _with_parts(blocks, parts, streaming=recorder.streaming)
     else:
-        rows = large.flat(carried_by_first_rows(_gathered(parts)))
+        none = F.array().cast(T.ArrayType(T.BinaryType()))
+        rows = large.flat(carried_by_first_rows(_gathered(parts), none))
     return recorder.run(rows, joined.stage, joined.schema, shape=joined.shape)
 
 

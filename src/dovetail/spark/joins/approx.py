@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -64,7 +65,7 @@ class PackArrivals:
         for block in blocks(batches):
             if arrival is None:
                 arrival = block.column(PARTITION)[0].as_py() << 33
-                shares = self._shares(block.column(ROUTING)[0].as_py()) if self.counted else None
+                shares = self._shares(json.loads(block.column(ROUTING)[0].as_py())) if self.counted else None
             block = block.drop_columns([PARTITION, ROUTING] if self.counted else [PARTITION])
             hashes = order_codes(block.column(block.num_columns - 1), "int")
             block = block.append_column(ROW_ARRIVAL, pa.array(np.arange(arrival, arrival + block.num_rows)))
@@ -132,12 +133,12 @@ def _flat(side: Side, plan: ApproxPlan, at: int) -> DataFrame:
 
 
 def _cell_counts(flat: list[DataFrame], cells: int) -> Column:
-    """How many rows each cell will get, as a scalar subquery."""
+    """How many rows each cell will get, as a scalar subquery that gives JSON."""
     hashes = flat[0].select(KEY_HASH)
     for other in flat[1:]:
         hashes = hashes.union(other.select(KEY_HASH))
     by_cell = hashes.groupBy(F.expr(f"CAST(pmod({KEY_HASH}, {cells}L) AS INT) AS cell")).agg(F.expr("count(1) AS n"))
-    return by_cell.selectExpr("collect_list(struct(cell, n))").scalar()
+    return by_cell.selectExpr("to_json(collect_list(struct(cell, n)))").scalar()
 
 
 def _fields(sides: Mapping[str, Side], spec: ApproxSpec) -> list[T.StructField]:
