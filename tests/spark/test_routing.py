@@ -72,9 +72,18 @@ JOINS = {
 }
 
 
+@pytest.fixture(scope="module")
+def files(spark, tmp_path_factory):
+    """Both sides as files, which Spark knows the sizes of."""
+    rows = spark.range(200).selectExpr("id", "id % 7 AS k", "CAST(id AS DOUBLE) AS x", "timestamp_seconds(id) AS t")
+    file = str(tmp_path_factory.mktemp("routing") / "rows")
+    rows.repartition(2).write.parquet(file)
+    return {side: spark.read.parquet(file) for side in "RS"}
+
+
 @pytest.mark.parametrize("broadcast", [None, False, "S"])
 @pytest.mark.parametrize("name", JOINS)
-def test_no_row_goes_to_python_with_a_null_list(spark, tmp_path, monkeypatch, name, broadcast):
+def test_no_row_goes_to_python_with_a_null_list(files, monkeypatch, name, broadcast):
     """Spark 4.3 passes over all NULL lists of a batch after each row, unless its limit in bytes is out of reach."""
     handed = []
 
@@ -82,14 +91,10 @@ def test_no_row_goes_to_python_with_a_null_list(spark, tmp_path, monkeypatch, na
         handed.append(frame)
         return into_python(frame, *arguments, **options)
 
-    rows = spark.range(200).selectExpr("id", "id % 7 AS k", "CAST(id AS DOUBLE) AS x", "timestamp_seconds(id) AS t")
-    into_python = type(rows).mapInArrow
-    sides = {}
-    for side in "RS":
-        rows.repartition(2).write.parquet(str(tmp_path / side))
-        sides[side] = spark.read.parquet(str(tmp_path / side))
-    monkeypatch.setattr(type(rows), "mapInArrow", spied)
-    assert JOINS[name](sides, **({} if broadcast is None else {"broadcast": broadcast})).count() > 0
+    frame_type = type(files["R"])
+    into_python = frame_type.mapInArrow
+    monkeypatch.setattr(frame_type, "mapInArrow", spied)
+    JOINS[name](files, **({} if broadcast is None else {"broadcast": broadcast}))
     assert handed
     for frame in handed:
         for column, kind in frame.dtypes:
