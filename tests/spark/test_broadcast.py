@@ -13,8 +13,8 @@ import pytest
 from pyspark.sql import functions as F
 
 import dovetail as dt
-from dovetail.plan import broadcast
 from dovetail.plan.broadcast import Estimate
+from dovetail.spark import sizes
 from dovetail.spark.sizes import _Captured, estimate, small_inputs
 
 pytestmark = pytest.mark.usefixtures("broadcasts")
@@ -30,7 +30,7 @@ def inputs(spark):
 @pytest.fixture
 def apart(monkeypatch):
     """One of two small inputs goes to every task, although one task could read both."""
-    monkeypatch.setattr(broadcast, "TOGETHER", -1)
+    monkeypatch.setattr(sizes, "_most_at_once", lambda plan: -1)
 
 
 def rows(frame):
@@ -96,16 +96,16 @@ def test_who_asks_for_a_shuffle_gets_it(inputs, options, capsys):
 
 
 def test_the_threshold_of_the_session(spark, inputs):
-    sizes = small_inputs(inputs)
-    assert set(sizes) == {"R", "S"}
+    found = small_inputs(inputs)
+    assert set(found) == {"R", "S"}
     before = spark.conf.get("spark.sql.autoBroadcastJoinThreshold")
     try:
         spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
         assert small_inputs(inputs) == {}
-        spark.conf.set("spark.sql.autoBroadcastJoinThreshold", str(sizes["S"].size))
-        assert small_inputs(inputs) == {"S": sizes["S"]}
+        spark.conf.set("spark.sql.autoBroadcastJoinThreshold", str(found["S"].size))
+        assert small_inputs(inputs) == {"S": found["S"]}
         spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "1g")
-        assert small_inputs(inputs) == sizes
+        assert small_inputs(inputs) == found
     finally:
         spark.conf.set("spark.sql.autoBroadcastJoinThreshold", before)
 
@@ -138,7 +138,7 @@ def test_what_many_tasks_read_faster_than_one(spark, tmp_path):
     }.items():
         found = estimate(made)
         assert found.at_once == at_once, made._jdf.queryExecution().optimizedPlan().toString()
-        assert found.size < broadcast.TOGETHER
+        assert found.size < 4 << 20
         made.unpersist()
 
 
@@ -159,12 +159,34 @@ def test_one_task_reads_what_is_small_and_has_few_results(spark, capsys, on, row
     assert ("one task reads both inputs: Spark estimates" in text) == together
 
 
-@pytest.mark.parametrize(("rows", "together"), [(100_000, True), (1_000_000, False)])
+@pytest.mark.parametrize(("rows", "together"), [(300_000, True), (1_000_000, False)])
 def test_a_file_that_spark_reads_in_one_task(spark, tmp_path, rows, together, capsys):
     spark.range(rows).selectExpr("id", "rand(1) AS x").coalesce(1).write.parquet(str(tmp_path / "rows"))
     some = spark.read.parquet(str(tmp_path / "rows"))
     text = explained(dt.theta_join({"R": some, "S": some}, on="ABS(R.x - S.x) <= 1e-6"), capsys)
     assert ("one task reads both inputs: Spark estimates" in text) == together
+
+
+LAYOUTS = {
+    "as many": ("id", "x", "'r' AS s", "k"),
+    "fewer": ("x", "id"),
+    "more, otherwise": ("k", "array(s.k, NULL) AS l", "'r' AS s", "x", "named_struct('a', k) AS n", "id", "'r' AS u"),
+    "of other types": ("CAST(id AS INT)", "CAST(x AS DOUBLE)", "CAST(k AS STRING) AS s", "named_struct('b', k) AS n"),
+}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("how", ["left", "right"])
+def test_columns_that_both_inputs_have_and_others(inputs, layout, how, capsys):
+    """One task reads columns of the same type as one column; a row keeps its own values."""
+    r = inputs["R"].selectExpr("id", "x", "concat('s', k) AS s", "named_struct('a', k) AS n")
+    sides = {"R": r, "S": inputs["S"].alias("s").selectExpr(*LAYOUTS[layout])}
+    joins = [dt.theta_join(sides, on="ABS(R.x - S.x) <= 2", how=how, broadcast=way) for way in (None, False)]
+    assert "one task reads both inputs" in explained(joins[0], capsys)
+    found, expected = (Counter(map(str, joined.collect())) for joined in joins)
+    assert found == expected
+    assert joins[0].schema == joins[1].schema
+    assert sum(found.values()) > 300
 
 
 @pytest.mark.in_turns

@@ -5,7 +5,7 @@ Where both sides are small, one task reads them, and packs that value itself.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -99,26 +99,26 @@ class PackStage:
 class TogetherStage:
     """Rows of both sides in, in any order; what a broadcast join makes of them out.
 
-    The first column says which side a row belongs to: the `large` one (0), whose columns come next, or the `small` one
-    (1), whose columns come last.
+    The first column says which side a row belongs to: the `large` one (0) or the `small` one (1).  Sides may share the
+    others.
 
     Examples
     --------
     >>> def join(batches):
     ...     for rows, small in broadcast_blocks(batches, packed=False):
     ...         yield rows, unpack(small.as_buffer())
-    >>> both = pa.RecordBatch.from_pydict({"side": [1, 0, 0], "large0": [None, 1, 2], "small0": [3, None, None]})
-    >>> [(rows, small)] = TogetherStage(join, PackStage(), ("x",), ("y",))([both])
+    >>> both = pa.RecordBatch.from_pydict({"side": [1, 0, 0], "number": [3, 1, 2], "text": ["a", None, None]})
+    >>> [(rows, small)] = TogetherStage(join, PackStage(), {"x": 1}, {"y": 1, "name": 2})([both])
     >>> rows.to_pydict(), small.to_pydict()
-    ({'x': [1, 2]}, {'y': [3]})
+    ({'x': [1, 2]}, {'y': [3], 'name': ['a']})
     """
 
     join: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
     """A stage that reads the rows of the large side, of which the first carries the small one."""
     pack: Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
-    large: tuple[str, ...]
-    """The names of the columns of a side, as the stages know them."""
-    small: tuple[str, ...]
+    large: Mapping[str, int]
+    """The columns of a side, as the stages name them, and where they are."""
+    small: Mapping[str, int]
     listed: bool = False
     """Whether `join` reads the small side as a list of parts; otherwise it is packed into one."""
 
@@ -126,15 +126,14 @@ class TogetherStage:
         """Called by Spark once, in a single task."""
         large: list[pa.RecordBatch] = []
         small: list[pa.RecordBatch] = []
-        begin = 1 + len(self.large)
         for batch in batches:
             side = batch.column(0).to_numpy()
-            for number, held, names, first in ((0, large, self.large, 1), (1, small, self.small, begin)):
+            for number, held, places in ((0, large, self.large), (1, small, self.small)):
                 of_side = side == number
                 if of_side.any():
                     rows = batch if of_side.all() else batch.filter(pa.array(of_side))
-                    columns = rows.columns[first : first + len(names)]
-                    held.append(pa.RecordBatch.from_arrays(columns, names=list(names)))
+                    columns = [rows.column(at) for at in places.values()]
+                    held.append(pa.RecordBatch.from_arrays(columns, names=list(places)))
         if large:
             parts = [packed.column(0) for packed in self.pack(small)] or [pa.nulls(1, pa.binary())]
             values: pa.Array[Any] = pa.concat_arrays(parts)

@@ -15,10 +15,11 @@ Broadcast: TypeAlias = str | Literal[False] | None
 """The alias of an input; False for none, and None for one that is small enough, if there is one."""
 
 
-TOGETHER = 4 << 20
-"""Bytes of both inputs up to which one task joins them: Spark reads so small a file in one task as it is."""
 ANYHOW = 64 << 10
-"""The same where a condition leaves the number of results open: many of them are better formed by all tasks."""
+"""Bytes of both inputs up to which one task joins them where a condition leaves the number of results open.
+
+Many results are better formed by all tasks.
+"""
 
 
 @dataclass(frozen=True)
@@ -91,7 +92,7 @@ def check_broadcast(broadcast: object) -> None:
 def smallest(sizes: Mapping[str, Estimate], among: Sequence[str], *, both: Sequence[str] = ()) -> Small | None:
     """The smallest of the inputs whose sizes are known; None where none is.
 
-    One task reads `both` inputs of the join if each can be read at once, and both are small.
+    One task reads `both` inputs of the join if each can be read at once.
 
     Examples
     --------
@@ -105,7 +106,5 @@ def smallest(sizes: Mapping[str, Estimate], among: Sequence[str], *, both: Seque
     alias = min(known, key=lambda alias: sizes[alias].size, default=None)
     if alias is None:
         return None
-    together = None
-    if both and all(one in sizes and sizes[one].at_once for one in both):
-        together = sum(sizes[one].size for one in both)
-    return Small(alias, sizes[alias].size, together if together is not None and together <= TOGETHER else None)
+    at_once = bool(both) and all(one in sizes and sizes[one].at_once for one in both)
+    return Small(alias, sizes[alias].size, sum(sizes[one].size for one in both) if at_once else None)

@@ -10,6 +10,7 @@ plan works wherever Spark SQL does, Spark Connect included.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -129,15 +130,39 @@ def broadcast_join(
 def _joined_together(sides: Sides, pack: Stage, joined: Joined, recorder: Recorder, *, listed: bool) -> DataFrame:
     """Both inputs read and joined by one task: for few rows the stage that broadcasts takes longer than the join."""
     frames = [side.flat() for side in sides]
-    large, small = (tuple(frame.columns) for frame in frames)
+    # A column of one side and one of the other share a column of the union where their types are the same: Spark takes
+    # as long to write a NULL as a value.
+    names = _shared_names([[field.dataType for field in frame.schema.fields] for frame in frames])
     tagged = [
-        frame.toDF(*(f"side{number}_{at}" for at in range(len(names)))).select(F.lit(number).alias(SIDE), "*")
-        for number, (frame, names) in enumerate(zip(frames, (large, small), strict=True))
+        frame.selectExpr(f"{number} AS {SIDE}", *(f"{a} AS {b}" for a, b in zip(frame.columns, named, strict=True)))
+        for number, (frame, named) in enumerate(zip(frames, names, strict=True))
     ]
-    # Rows of one side have NULL for the columns of the other; their order does not matter.
+    # Rows of one side have NULL where only the other has a column; their order does not matter.
     rows = tagged[0].unionByName(tagged[1], allowMissingColumns=True).coalesce(1)
+    at = {name: number for number, name in enumerate(rows.columns)}
+    large, small = (
+        {column: at[name] for column, name in zip(frame.columns, named, strict=True)}
+        for frame, named in zip(frames, names, strict=True)
+    )
     stage = TogetherStage(joined.stage, pack, large, small, listed)
     return recorder.run(rows, stage, joined.schema, shape=joined.shape)
+
+
+def _shared_names(sides: Sequence[Sequence[T.DataType]]) -> list[list[str]]:
+    """Names for the columns of several inputs: the first one of a type has the same name in all, so has the second."""
+    types: list[T.DataType] = []
+    names = []
+    for kinds in sides:
+        counted: Counter[int] = Counter()
+        named = []
+        for kind in kinds:
+            if kind not in types:
+                types.append(kind)
+            number = types.index(kind)
+            named.append(f"t{number}_{counted[number]}")
+            counted[number] += 1
+        names.append(named)
+    return names
 
 
 def broadcast_in_parts(

@@ -16,7 +16,7 @@ from typing import TextIO
 from pyspark.sql import DataFrame
 from pyspark.sql.utils import is_remote
 
-from dovetail.plan.broadcast import TOGETHER, Estimate
+from dovetail.plan.broadcast import Estimate
 
 _THRESHOLD = "spark.sql.autoBroadcastJoinThreshold"
 _UNITS = {unit: 1 << 10 * power for power, unit in enumerate(("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"))}
@@ -44,9 +44,11 @@ _PLAIN = frozenset(
     }
 )  # fmt: skip
 """Operators that compute little: many tasks have nothing to gain with them, if what they read is small, too."""
+_MOST_READ = 4 << 20
+"""Bytes of an input up to which one task reads it: Spark reads so small a file in one task as it is."""
 _MADE = frozenset({"LocalRelation", "Range"})
 _MOST_MADE = 256 << 10
-"""Bytes up to which one task takes rows that are not in files: Spark spreads even a few of them over all cores."""
+"""The same of rows that are not in files: Spark spreads even a few of them over all cores."""
 _FUNCTION_OF_A_USER = re.compile(r"\bUDF\b")
 
 _EXPLAINING = threading.Lock()
@@ -128,7 +130,7 @@ def _most_at_once(lines: Sequence[str]) -> int:
     operators = {found[1] if (found := _OPERATOR.match(line)) else "" for line in lines}
     if not operators <= _PLAIN or any(map(_FUNCTION_OF_A_USER.search, lines)):
         return -1
-    return _MOST_MADE if operators & _MADE else TOGETHER
+    return _MOST_MADE if operators & _MADE else _MOST_READ
 
 
 def _depth(line: str) -> int:
