@@ -191,7 +191,8 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             "spark.ui.showConsoleProgress": False,
             # A JVM that runs a few minutes on small tables spends much of them optimizing code that it leaves soon, and
             # compiling code of Spark's for stages that run once.  Programs and commands have both.
-            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn768m -XX:MetaspaceSize=512m",
+            "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn768m -XX:MetaspaceSize=512m "
+            "-XX:ReservedCodeCacheSize=256m",
             "spark.sql.codegen.wholeStage": False,
             "spark.sql.codegen.factoryMode": "NO_CODEGEN",
             # The usual one starts a process, readlink, for every look at a file: 18 a second in tests of streams.
