@@ -9,7 +9,7 @@ from typing import Any
 
 from dovetail.conditions.join_kind import How
 from dovetail.reference.assemble import Inputs, Joined, Row, assembled
-from dovetail.reference.values import at_most, equal, less
+from dovetail.reference.values import agree, at_most, equal, less
 
 Condition = Callable[[Row, Row], bool | None]
 Numbered = tuple[int, Row]
@@ -64,17 +64,18 @@ def asof_join(
     left, right = inputs
     times = (time, time) if isinstance(time, str) else (time[left], time[right])
     keys = (by[left], by[right]) if isinstance(by, Mapping) else (by, by)
+    equalities = list(zip(*keys, strict=True))
     pairs: list[tuple[int, int]] = []
     for number, row in enumerate(inputs[left]):
         moment = row[times[0]]
         before, after = None, None
         for candidate in enumerate(inputs[right]):
             other = candidate[1]
-            if not all(equal(row[a], other[b]) for a, b in zip(*keys, strict=True)):
+            if not agree(row, other, equalities):
                 continue
             if where is not None and not where(row, other):
                 continue
-            if equal(moment, other[times[1]]) and not allow_exact_matches:
+            if not allow_exact_matches and equal(moment, other[times[1]]):
                 continue
             if at_most(other[times[1]], moment) and _replaces(before, other, times[1], ties, later=True):
                 before = candidate

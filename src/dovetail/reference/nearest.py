@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import cmp_to_key
 from typing import Any, TypeAlias
 
-from dovetail.reference.values import equal, less
+from dovetail.reference.values import agree, equal, less
 
 Row: TypeAlias = Mapping[str, Any]
 Measure: TypeAlias = Callable[[Row, Row], Any]
@@ -60,12 +60,16 @@ def nearest_join(
     [({'x': 6}, 1, 1), ({'x': 4}, 1, 1)]
     """
     out: list[tuple[Row, Row | None, Any, int | None]] = []
+    equalities = [(key, key) for key in keys]
     for row in rows:
         found = []
         for other in others:
+            if not agree(row, other, equalities):
+                continue
+            if window is not None and time is not None and not _inside(row[time], other[time], window):
+                continue
             far = distance(row, other)
-            inside = window is None or time is None or _inside(row[time], other[time], window)
-            if inside and all(equal(row[key], other[key]) for key in keys) and _counts(far, within):
+            if _counts(far, within):
                 found.append((far, other))
         found.sort(key=cmp_to_key(_order) if ties == "first" else lambda pair: pair[0])
         kept = found[:k] if ties == "first" else [pair for at, pair in enumerate(found) if _reaches(found, at, k)]
