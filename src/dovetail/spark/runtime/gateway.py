@@ -13,6 +13,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any, BinaryIO
 
+from py4j.java_gateway import java_import  # type: ignore[import-untyped]
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
 
@@ -24,6 +25,10 @@ _STATE_WORKER = (
 )
 """How PySpark 4.3 begins the lines with which the worker of a stateful operator reports that all is well."""
 _NOISE = (_ANNOUNCED, *_STATE_WORKER)
+_LOOKED_UP = ("org.apache.spark.api.python.PythonUtils", "org.apache.spark.api.python.SimplePythonFunction")
+"""Classes whose short names PySpark looks up anew each time it passes a list or a function to the JVM, which then seeks
+them in every jar for every package that PySpark has imported whole.  Imported by name they are found at once: it takes
+0.12 ms in place of 0.26, twenty times for a join."""
 _CHUNK = 1 << 16
 _LAST_WORDS = 2.0
 """Seconds in which what a JVM said before it ended has been passed on."""
@@ -130,6 +135,8 @@ def start_jvm(settings: Mapping[str, str], *, sheltered: bool) -> None:
         raise
     if screened is not None:
         os.close(arguments["stderr"])
+    for name in _LOOKED_UP:
+        java_import(gateway.jvm, name)
     SparkContext._ensure_initialized(gateway=gateway)
 
 
