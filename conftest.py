@@ -54,7 +54,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line("markers", "since(spark, what): needs `what`, which came with this version of Spark")
     config.addinivalue_line(
         "markers",
-        "in_turns(n=12, group=None): of the cases of a test, or of the tests of a group, one in n runs usually, "
+        "in_turns(n=24, group=None): of the cases of a test, or of the tests of a group, one in n runs usually, "
         "and another one at each commit",
     )
     if _older_than("4.2"):
@@ -86,7 +86,7 @@ def _number_of_commit() -> int:
     return zlib.crc32(found.strip().encode())
 
 
-TURNS = 12
+TURNS = 24
 """How many commits it takes until all cases of a test in turns have run."""
 
 

@@ -18,7 +18,7 @@ def item(name: str, case: int, **options: object) -> SimpleNamespace:
     )
 
 
-@pytest.mark.parametrize(("cases", "options", "turns"), [(18, {}, 12), (2, {}, 2), (1, {}, 1), (10, {"n": 4}, 4)])
+@pytest.mark.parametrize(("cases", "options", "turns"), [(30, {}, 24), (2, {}, 2), (1, {}, 1), (10, {"n": 4}, 4)])
 def test_every_case_runs_once_in_as_many_commits_as_there_are_turns(cases, options, turns):
     items = [item("test_one", case, **options) for case in range(cases)]
     running = []

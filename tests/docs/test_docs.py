@@ -31,7 +31,7 @@ def _settings_of_its_own(spark):
     spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
-@pytest.mark.in_turns(n=6)
+@pytest.mark.in_turns(n=12)
 @pytest.mark.parametrize("page", PAGES, ids=named)
 @pytest.mark.usefixtures("_settings_of_its_own")
 # As users have it: small inputs are broadcast.

@@ -41,25 +41,25 @@ def check(spark, family: str, seed: int) -> None:
     assert not wrong, "\n".join([f"NET_SEED={seed}, {family}, {conf}", *wrong])
 
 
-@pytest.mark.in_turns
+@pytest.mark.in_turns(n=12, group="drawn calls")
 @pytest.mark.parametrize("seed", seeds(0, 5))
 def test_theta_joins(spark, seed):
     check(spark, "theta", seed)
 
 
-@pytest.mark.in_turns
+@pytest.mark.in_turns(n=12, group="drawn calls")
 @pytest.mark.parametrize("seed", seeds(0, 8))
 def test_any_condition(spark, seed):
     check(spark, "conditions", seed)
 
 
-@pytest.mark.in_turns
+@pytest.mark.in_turns(n=12, group="drawn calls")
 @pytest.mark.parametrize("seed", seeds(0, 5))
 def test_window_joins(spark, seed):
     check(spark, "window", seed)
 
 
-@pytest.mark.in_turns
+@pytest.mark.in_turns(n=12, group="drawn calls")
 @pytest.mark.parametrize("seed", seeds(0, USUAL // DOZEN))
 def test_asof_joins(spark, seed):
     """Every two choices of two options together at least once."""

@@ -26,13 +26,13 @@ def check(spark, family: str, seed: int) -> None:
     assert not wrong, "\n".join([f"NET_SEED={seed}, {family}, {conf}", *wrong])
 
 
-@pytest.mark.in_turns
+@pytest.mark.in_turns(n=12, group="drawn calls")
 @pytest.mark.parametrize("seed", seeds(0, 4))
 def test_window_joins(spark, seed):
     check(spark, "window", seed)
 
 
-@pytest.mark.in_turns
+@pytest.mark.in_turns(n=12, group="drawn calls")
 @pytest.mark.parametrize("seed", seeds(0, 4))
 def test_theta_joins(spark, seed):
     check(spark, "theta", seed)

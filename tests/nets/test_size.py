@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from conftest import TURNS
 from tests.nets import test_calls, test_roles, test_statements
 from tests.nets.sessions import MEANINGS, drawn_settings
 
@@ -30,14 +29,12 @@ def test_hundreds_of_calls_in_every_kind_of_session(monkeypatch):
     monkeypatch.delenv("NET_SEED", raising=False)
     calls, seen = 0, set()
     for family, test in DOZENS.items():
-        # As many commits as there are turns draw all of it.
-        assert [mark.kwargs for mark in test.pytestmark if mark.name == "in_turns"] == [{}]
         for seed in cases_of(test):
             calls += test_calls.DOZEN
             drawn = drawn_settings(family, seed)
             seen.add(tuple(drawn[name] for name in NAMES))
     for test, joins in IN_TURNS:
-        calls += TURNS * max(len(cases_of(test)) // TURNS, 1) * joins
+        calls += len(cases_of(test)) * joins
     # Each is a join of ours beside Spark's answer: none of them may be left to Spark.
     assert calls >= 300
     assert seen == set(MEANINGS)

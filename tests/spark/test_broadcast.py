@@ -175,6 +175,7 @@ LAYOUTS = {
 }
 
 
+@pytest.mark.in_turns(n=4)
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("how", ["left", "right"])
 def test_columns_that_both_inputs_have_and_others(inputs, layout, how, capsys):

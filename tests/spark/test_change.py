@@ -42,7 +42,7 @@ SAME_IDENTITY = ("later rows, left", "fewer late rows, full", "shedding begins")
 """Changes that a query may make on its own checkpoint."""
 
 
-@pytest.mark.in_turns(n=12)
+@pytest.mark.in_turns
 @pytest.mark.parametrize("name", [*CHANGES, *WINDOWS])
 def test_a_change_loses_and_doubles_nothing(spark, tmp_path, name):
     change = CHANGES.get(name) or Change(*WINDOWS[name][:2], PAIR, WINDOWS[name][2], gaps=WINDOWS[name][3])

@@ -61,6 +61,7 @@ STATEMENTS = {
 }  # fmt: skip
 
 
+@pytest.mark.in_turns(n=4)
 @pytest.mark.parametrize("statement", STATEMENTS)
 def test_a_pruned_statement_gives_what_spark_gives(spark, wide, statement):
     ours = dt.sql(statement, **{name: frame for name, frame in wide.items() if named(statement, name)})

@@ -149,7 +149,7 @@ ONE_OF = [
 SPARKS = {"semi": "left_semi", "anti": "left_anti"}
 
 
-@pytest.mark.in_turns
+@pytest.mark.in_turns(group="several seconds")
 @pytest.mark.parametrize("ansi", [0, 1])
 def test_one_of_several(spark, tables, ansi):
     """All joins in one job, and all of Spark's own in another."""
