@@ -225,3 +225,17 @@ def test_what_is_no_alias(inputs, join):
     with pytest.raises(dt.ArgumentError, match="broadcast=True") as refused:
         getattr(dt, join)(inputs, **options, broadcast=True)
     assert "False for none" in refused.value.accepted
+
+
+@pytest.mark.parametrize("empty", [0, 2])
+@pytest.mark.parametrize("join", ["theta", "as-of"])
+def test_work_that_is_even_is_told_to_be(spark, apart, join, empty):
+    """The tasks are those of the large input, however many partitions a shuffle would have."""
+    r = spark.range(0, 3000, 1, 3).selectExpr("id", "id % 40 AS x").where(f"id >= {empty} * 1000")
+    sides = {"R": r, "S": spark.range(50).selectExpr("id", "id AS x")}
+    joined = dt.theta_join(sides, on="ABS(R.x - S.x) <= 2") if join == "theta" else dt.asof_join(sides, time="x")
+    assert joined.count() > 900
+    counted = dt.metrics(joined)
+    assert counted["tasks" if join == "theta" else "cells"] == 3 - empty
+    assert 1 <= counted["balance_in"] < 1.01
+    assert counted["load_largest"] <= counted["load_least"] * 1.01 + 50

@@ -57,7 +57,7 @@ class Recorder:
     def __init__(
         self,
         name: str,
-        tasks: int,
+        tasks: int | None,
         *,
         streaming: bool,
         names: tuple[str, ...],
@@ -67,6 +67,7 @@ class Recorder:
         self.sums = sums
         self.names = names
         self.tasks = tasks
+        """How many tasks join; None for as many as have rows of the input that is not broadcast."""
         self.streaming = streaming
         self.counters: list[Observation] = []
         self.ledgers: list[Ledger] = []
@@ -193,7 +194,8 @@ class Recorder:
             values = observed(self.results, timeout)
             # A job that reads the rows of one task again reads those of all.
             raw["results"] = values["results"] * values.get("tasks", 1) // max(1, values.get("read", 1))
-        return readable(raw, self.tasks)
+        # A task of a broadcast join counts itself as a cell.
+        return readable(raw, max(1, raw["cells"]) if self.tasks is None else self.tasks)
 
 
 def _numbered(rows: DataFrame) -> DataFrame:
@@ -315,7 +317,7 @@ def metrics(frame: DataFrame | StreamingQuery, *, timeout: float = 10.0) -> dict
     ``rows_points``, ``rows_boxes``
         Rows that reached cells, copies included.
     ``cells``, ``tasks``
-        Cells with rows, and shuffle partitions.
+        Cells with rows, and shuffle partitions.  Of a broadcast join both are the tasks that had rows to join.
     ``kernel_ms``
         Time in kernels, over all tasks.  Of aggregate and nearest joins on Spark Connect: in their last stage.
     ``balance_in``, ``balance_out``

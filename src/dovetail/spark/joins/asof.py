@@ -246,9 +246,8 @@ def asof_frame(frames: Mapping[str, DataFrame], plan: AsofPlan) -> DataFrame:
     """The lazy frame that a plan describes, one struct column per alias."""
     flat = _Flat(frames, plan)
     names = STREAM_METRICS if plan.mode == "stream" else METRICS
-    recorder = Recorder(
-        f"dovetail({','.join(plan.inputs)})", plan.shuffle_partitions, streaming=bool(plan.streams), names=names
-    )
+    tasks = None if plan.mode == "broadcast" else plan.shuffle_partitions
+    recorder = Recorder(f"dovetail({','.join(plan.inputs)})", tasks, streaming=bool(plan.streams), names=names)
     return attach(_DRIVERS[plan.mode](flat, recorder), Handle(plan, [recorder]))
 
 

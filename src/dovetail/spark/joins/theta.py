@@ -123,7 +123,8 @@ def theta_frame(frames: Mapping[str, DataFrame], plan: ThetaPlan, search: int = 
         name = f"dovetail({','.join([*step.left, step.right])})"
         if search > 1:
             name += f" search {search}"
-        recorder = Recorder(name, step.shuffle_partitions, streaming=plan.mode == "stream-static", names=METRICS)
+        tasks = None if step.broadcast else step.shuffle_partitions
+        recorder = Recorder(name, tasks, streaming=plan.mode == "stream-static", names=METRICS)
         handle.recorders.append(recorder)
         joined = _observed_step(joined, sides[step.right], step, recorder)
     # The inputs may have been joined in another order than the user listed them.
