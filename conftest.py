@@ -191,6 +191,7 @@ def spark(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
             "spark.ui.showConsoleProgress": False,
             # A JVM that runs a few minutes on small tables spends much of them optimizing code that it leaves soon, and
             # compiling code of Spark's for stages that run once.  Programs and commands have both.
+            # With its first compiler alone Java keeps 48 MiB of code, which is full soon, and compiled again and again.
             "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmn768m -XX:MetaspaceSize=512m "
             "-XX:ReservedCodeCacheSize=256m",
             "spark.sql.codegen.wholeStage": False,

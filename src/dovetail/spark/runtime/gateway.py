@@ -26,7 +26,7 @@ _STATE_WORKER = (
 """How PySpark 4.3 begins the lines with which the worker of a stateful operator reports that all is well."""
 _NOISE = (_ANNOUNCED, *_STATE_WORKER)
 _LOOKED_UP = ("org.apache.spark.api.python.PythonUtils", "org.apache.spark.api.python.SimplePythonFunction")
-"""Classes whose short names PySpark looks up anew each time it passes a list or a function to the JVM, which then seeks
+"""Classes whose short names PySpark looks up each time it passes a list or a function to the JVM, which then seeks
 them in every jar for every package that PySpark has imported whole.  Imported by name they are found at once: it takes
 0.12 ms in place of 0.26, twenty times for a join."""
 _CHUNK = 1 << 16
